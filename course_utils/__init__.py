@@ -29,6 +29,7 @@ _MODULES = {
     "plots",
     "training",
     "upstream",
+    "wire",
 }
 
 __all__ = sorted(_MODULES | set(_HOME))
