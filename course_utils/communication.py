@@ -205,3 +205,70 @@ def _broadcast(network, leader, group_size, total):
     for rank in others:
         network.send(leader, rank, total)
     return [total, *(network.receive(rank, leader) for rank in others)]
+
+
+@dataclass(frozen=True)
+class Message:
+    """One array that travelled: in which round, from which rank, to which rank."""
+
+    round: int
+    source: int
+    target: int
+    array: np.ndarray
+
+
+class Recorder(Network):
+    """A network that also keeps each message and the round in which it can travel, counted from 1.
+
+    In one round a rank sends at most one message and receives at most one, and what it passes on it must have
+    received in an earlier round. So `rounds` is how many messages, one after the other, the slowest path takes.
+    """
+
+    def __init__(self, n: int):
+        super().__init__(n)
+        self.messages: list[Message] = []
+        self._sending, self._receiving, self._heard = [0] * n, [0] * n, [0] * n
+        self._rounds_on_the_way = {}
+
+    @property
+    def rounds(self) -> int:
+        """Rounds needed so far."""
+        return max((message.round for message in self.messages), default=0)
+
+    def send(self, source: int, target: int, array: np.ndarray) -> None:
+        super().send(source, target, array)
+        turn = 1 + max(self._sending[source], self._receiving[target], self._heard[source])
+        self._sending[source] = self._receiving[target] = turn
+        self._rounds_on_the_way.setdefault((source, target), deque()).append(turn)
+        self.messages.append(Message(turn, source, target, np.array(array)))
+
+    def receive(self, target: int, source: int) -> np.ndarray:
+        array = super().receive(target, source)
+        self._heard[target] = max(self._heard[target], self._rounds_on_the_way[source, target].popleft())
+        return array
+
+
+def holdings(all_reduce, n: int) -> list[list[list[set[int]]]]:
+    """Whose numbers each rank holds as an all-reduce goes on: `[round][rank][chunk]` is a set of ranks.
+
+    `all_reduce(arrays, network)` is run on arrays of `n` numbers, one a chunk, that tell who contributed: bit r
+    of a sum is set when rank r is in it. Round 0 is the start. `n` is at most 7, so that the bits fit.
+    """
+    network = Recorder(n)
+    all_reduce([np.array([1 << (n * chunk + rank) for chunk in range(n)]) for rank in range(n)], network)
+    frames = [[[{rank} for _ in range(n)] for rank in range(n)]]
+    for turn in range(1, network.rounds + 1):
+        frame = [[set(held) for held in mine] for mine in frames[-1]]
+        for message in network.messages:
+            if message.round == turn:
+                for chunk, ranks in _contributors(message.array, n):
+                    frame[message.target][chunk] |= ranks
+        frames.append(frame)
+    return frames
+
+
+def _contributors(array, n):
+    """For each number of a message: its chunk, and the ranks whose bits are in it."""
+    for number in map(int, array):
+        bits = [bit for bit in range(n * n) if number >> bit & 1]
+        yield bits[0] // n, {bit % n for bit in bits}
