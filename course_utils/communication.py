@@ -221,7 +221,7 @@ class Recorder(Network):
     """A network that also keeps each message and the round in which it can travel, counted from 1.
 
     In one round a rank sends at most one message and receives at most one, and what it passes on it must have
-    received in an earlier round. So `rounds` is how many messages, one after the other, the slowest path takes.
+    received in an earlier round. So `rounds` is how many messages the slowest path takes in a row.
     """
 
     def __init__(self, n: int):
@@ -251,8 +251,8 @@ class Recorder(Network):
 def holdings(all_reduce, n: int) -> list[list[list[set[int]]]]:
     """Whose numbers each rank holds as an all-reduce goes on: `[round][rank][chunk]` is a set of ranks.
 
-    `all_reduce(arrays, network)` is run on arrays of `n` numbers, one a chunk, that tell who contributed: bit r
-    of a sum is set when rank r is in it. Round 0 is the start. `n` is at most 7, so that the bits fit.
+    `all_reduce(arrays, network)` is run on arrays of `n` numbers, one a chunk, that tell who contributed: bit
+    r of a sum is set when rank r is in it. Round 0 is the start. `n` is at most 7, so that the bits fit.
     """
     network = Recorder(n)
     all_reduce([np.array([1 << (n * chunk + rank) for chunk in range(n)]) for rank in range(n)], network)
