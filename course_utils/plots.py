@@ -1,0 +1,450 @@
+"""Every picture of the course, in one palette: the same colour is the same worker everywhere.
+
+Each picture function returns a matplotlib Figure with labelled axes and units, made for a notebook's width
+(9 inches). `show(figure, alt=...)` displays it with its alternative text.
+
+Colours of workers: Okabe and Ito, Color Universal Design, 2008; told apart with any colour vision. What is
+not a worker (a formula, a replica count, a model) is drawn in `SERIES`, which shares no colour with them.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import itertools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import LogNorm, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
+from matplotlib.ticker import MaxNLocator
+
+WIDTH = 9.0  # inches: a notebook's text width
+WORKERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#5F5F5F")
+SERIES = ("#222222", "#882255", "#8C8C8C", "#44AA99")
+LINES = ("-", "--", ":", "-.")
+INK = "#222222"
+FAINT = "#D9D9D9"
+
+_LOOK = {
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.prop_cycle": matplotlib.cycler(color=SERIES),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "figure.constrained_layout.h_pad": 0.08,
+    "figure.constrained_layout.w_pad": 0.08,
+    "figure.dpi": 100,
+    "figure.figsize": (WIDTH, 3.4),
+    "font.size": 10,
+    "legend.frameon": False,
+    "savefig.dpi": 110,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+def worker_colour(i: int) -> str:
+    """The colour of worker (or rank, or replica) `i`, as a hex string; after eight they repeat."""
+    return WORKERS[i % len(WORKERS)]
+
+
+def series_colour(i: int) -> str:
+    """The colour of the i-th thing that is not a worker, as a hex string; after four they repeat."""
+    return SERIES[i % len(SERIES)]
+
+
+def style() -> None:
+    """None; from here on every matplotlib figure of this process has the look of the course."""
+    matplotlib.rcParams.update(_LOOK)
+
+
+def show(figure: Figure, alt: str) -> None:
+    """None; displays `figure` in the notebook with `alt` as its alternative text.
+
+    `alt` says what a reader who cannot see the picture would miss: the finding, not "a plot". Raises
+    ValueError when it is empty. Outside a notebook nothing is shown.
+    """
+    if not alt.strip():
+        raise ValueError("show() needs alt text: one sentence that says what the picture shows")
+    if not _in_notebook():
+        return
+    from IPython.display import display
+
+    display(_bundle(png(figure), " ".join(alt.split())), raw=True, metadata={"image/png": {"alt": alt}})
+
+
+def png(figure: Figure) -> bytes:
+    """`figure` as the bytes of a PNG file, drawn in the look of the course."""
+    buffer = io.BytesIO()
+    with matplotlib.rc_context(_LOOK):
+        figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def device_map(workers: Sequence[Sequence[str]], machine: str = "this machine", title: str = "") -> Figure:
+    """A map machine → workers → replicas → devices.
+
+    `workers`: for each worker the names of its devices, such as `[["CPU:0", "CPU:1"], ["CPU:0", "CPU:1"]]`.
+    Replicas are numbered over all workers, as TensorFlow numbers them.
+    """
+    most = max(map(len, workers))
+    figure, axis = _figure(height=2.9)
+    axis.set(xlim=(0, len(workers) * (most + 0.4) + 0.4), ylim=(0, 3.75))
+    axis.axis("off")
+    _box(axis, 0.05, 0.05, axis.get_xlim()[1] - 0.1, 3.6, "#F4F4F4", FAINT)
+    axis.text(0.25, 3.28, machine, weight="bold")
+    replica = 0
+    for index, devices in enumerate(workers):
+        left, colour = 0.4 + index * (most + 0.4), worker_colour(index)
+        _box(axis, left, 0.3, most, 2.75, _lighter(colour), colour)
+        axis.text(left + 0.15, 2.68, f"worker {index}", weight="bold")
+        for place, device in enumerate(devices):
+            _replica(axis, left + place * most / len(devices), most / len(devices), colour, replica, device)
+            replica += 1
+    axis.set_title(title or f"{_count(len(workers), 'worker')}, {_count(replica, 'replica')}")
+    return figure
+
+
+def strips(steps: Sequence[Sequence[Sequence[int]]], title: str = "", unit: str = "example id") -> Figure:
+    """Coloured strips of example ids: one row a step, one colour a replica.
+
+    `steps[s][r]` holds the ids that replica r saw in step s. A replica that saw none is an empty dashed box.
+    """
+    figure, axis = _figure(height=0.9 + 0.55 * len(steps))
+    right = 0.0
+    for row, replicas in enumerate(steps):
+        at = 0.0
+        for replica, ids in enumerate(replicas):
+            at = _run_of_cells(axis, at, row, ids, worker_colour(replica)) + 0.3
+        right = max(right, at)
+    axis.set(xlim=(-0.2, right), ylim=(len(steps) - 0.4, -0.6), xticks=[], title=title)
+    axis.set_yticks(range(len(steps)), [f"step {s}" for s in range(len(steps))])
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+    replicas = max(map(len, steps))
+    _legend_below(
+        figure, [(f"replica {r}", worker_colour(r)) for r in range(replicas)], title=f"cell = {unit}"
+    )
+    return figure
+
+
+def timeline(
+    timelines: Sequence[Sequence[tuple[str, float]]], names: Sequence[str] | None = None, title: str = ""
+) -> Figure:
+    """A row a worker: what it was doing when, in seconds since the run began.
+
+    `timelines[w]` lists (stage, seconds) moments in order, such as ("server up", 0.21), as
+    `LocalCluster.timeline` does. The bar between two moments leads *to* the second.
+    """
+    names = names or [f"worker {i}" for i in range(len(timelines))]
+    figure, axis = _figure(height=1.5 + 0.5 * len(timelines))
+    stages = list(dict.fromkeys(stage for moments in timelines for stage, _ in moments[1:]))
+    shade = dict(zip(stages, np.linspace(0.25, 1.0, len(stages)), strict=True))
+    for row, moments in enumerate(timelines):
+        for (_, start), (stage, end) in itertools.pairwise(moments):
+            colour = _lighter(worker_colour(row), shade[stage])
+            axis.barh(row, end - start, left=start, height=0.6, color=colour, edgecolor="white", lw=0.8)
+    axis.set_yticks(range(len(names)), names)
+    axis.invert_yaxis()
+    axis.set(xlabel="seconds since the run began", title=title)
+    axis.set_xlim(left=min(0.0, *(m[0][1] for m in timelines if m)))
+    _legend_below(
+        figure, [(f"→ {stage}", _lighter(INK, shade[stage])) for stage in stages], title="time up to"
+    )
+    return figure
+
+
+def learning_curves(epochs: Sequence[Mapping[str, float]], title: str = "") -> Figure:
+    """Loss and accuracy after each epoch, on training and on test data.
+
+    `epochs[e]` has `train_loss`, `test_loss`, `train_accuracy`, `test_accuracy` (accuracies as fractions).
+    """
+    figure, axes = _figure(columns=2)
+    number = range(1, len(epochs) + 1)
+    for axis, quantity, scale in ((axes[0], "loss", 1), (axes[1], "accuracy", 100)):
+        for part, colour, line in (("train", SERIES[2], "--"), ("test", SERIES[0], "-")):
+            values = [scale * epoch[f"{part}_{quantity}"] for epoch in epochs]
+            axis.plot(number, values, line, color=colour, marker="o", ms=4, label=part)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0].set(title=title or "Loss", xlabel="epoch", ylabel="mean cross-entropy (nats)")
+    axes[1].set(title="Accuracy", xlabel="epoch", ylabel="right answers (%)")
+    axes[1].legend()
+    return figure
+
+
+def curves_over_reference(
+    panels: Mapping[str, Mapping[str, Sequence[float]]],
+    reference: Sequence[float],
+    ylabel: str,
+    xlabel: str = "step",
+    reference_name: str = "one device",
+) -> Figure:
+    """A panel each, every curve drawn over the broad grey line of the reference that it should hide.
+
+    `panels[title][label]` and `reference` are values at step 1, 2, …
+    """
+    figure, axes = _figure(columns=len(panels), sharey=True)
+    for axis, (title, curves) in zip(axes, panels.items(), strict=True):
+        axis.plot(range(1, len(reference) + 1), reference, color=FAINT, lw=8, label=reference_name)
+        for i, (label, values) in enumerate(curves.items()):
+            steps = range(1, len(values) + 1)
+            axis.plot(steps, values, LINES[i % 4], color=series_colour(i), lw=2.2 - 0.3 * i, label=label)
+        axis.set(title=title, xlabel=xlabel)
+    axes[0].set(ylabel=ylabel)
+    axes[0].legend()
+    return figure
+
+
+def differences(
+    curves: Mapping[str, Sequence[float]],
+    ylabel: str,
+    tolerance: float | None = None,
+    xlabel: str = "step",
+    title: str = "",
+    colours: Sequence[str] | None = None,
+) -> Figure:
+    """Absolute differences at step 1, 2, … on a log axis, with the tolerance as a line.
+
+    A difference of exactly 0 has no place on a log axis: it is drawn on the bottom line.
+    """
+    figure, axis = _figure()
+    arrays = {label: np.abs(np.asarray(values, dtype=float)) for label, values in curves.items()}
+    floor = _floor(np.concatenate(list(arrays.values())), tolerance)
+    for i, (label, values) in enumerate(arrays.items()):
+        colour = colours[i] if colours else series_colour(i)
+        steps = range(1, len(values) + 1)
+        axis.plot(steps, np.maximum(values, floor), LINES[i % 4], color=colour, marker="o", ms=3, label=label)
+    if tolerance:
+        axis.axhline(tolerance, color=INK, lw=1)
+        axis.annotate(
+            f"tolerance {tolerance:g}",
+            (1, tolerance),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+        )
+    axis.set(yscale="log", xlabel=xlabel, ylabel=ylabel, title=title)
+    if any((values <= floor).any() for values in arrays.values()):
+        axis.set_ylim(bottom=floor / 2)
+        axis.annotate("0 (equal)", (1, floor), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.legend()
+    return figure
+
+
+def heat_map(
+    values: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    label: str,
+    cell: str = "{:.1e}",
+    log: bool = False,
+    title: str = "",
+    xlabel: str = "",
+) -> Figure:
+    """A table whose cells are coloured by value, the value written in each.
+
+    `values`: shape (rows, columns). `label` names the quantity and its unit on the colour bar. With `log`,
+    colours follow the exponent, and 0 counts as the smallest value.
+    """
+    values = np.asarray(values, dtype=float)
+    figure, axis = _figure(height=1.5 + 0.5 * len(rows))
+    norm = LogNorm(*_positive_range(values), clip=True) if log else None
+    image = axis.imshow(
+        np.where(values > 0, values, 1e-300) if log else values, "cividis", norm=norm, aspect="auto"
+    )
+    axis.set_xticks(range(len(columns)), columns)
+    axis.set_yticks(range(len(rows)), rows)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    axis.set(title=title, xlabel=xlabel)
+    for (row, column), value in np.ndenumerate(values):
+        shown = image.cmap(image.norm(value if value > 0 or not log else image.norm.vmin))
+        axis.text(
+            column, row, cell.format(value) if value else "0", ha="center", va="center", color=_ink_on(shown)
+        )
+    figure.colorbar(image, label=label)
+    return figure
+
+
+def ranks_before_after(
+    before: Sequence[np.ndarray], after: Sequence[np.ndarray], title: str = "all-reduce"
+) -> Figure:
+    """What each rank holds before and after a collective: a row a rank, a cell a number.
+
+    Arrays are flat. A cell's colours are the ranks whose numbers are in it: all of them where `after` is as
+    long as `before` (a reduction), one where it is longer (a gather).
+    """
+    before, after = ([np.ravel(array) for array in side] for side in (before, after))
+    n, length = len(before), len(before[0])
+    figure, axes = _figure(columns=2, height=0.9 + 0.5 * n, width_ratios=[length, len(after[0])])
+    for rank in range(n):
+        for place, number in enumerate(before[rank]):
+            _cell(axes[0], place, rank, [worker_colour(rank)], f"{number:g}")
+        for place, number in enumerate(after[rank]):
+            owners = range(n) if len(after[rank]) == length else [place // length]
+            _cell(axes[1], place, rank, [worker_colour(owner) for owner in owners], f"{number:g}")
+    for axis, name, wide in ((axes[0], "before", length), (axes[1], f"after {title}", len(after[0]))):
+        axis.set(xlim=(-0.1, wide), ylim=(n, -0.1), title=name, xticks=[], aspect="auto")
+        axis.set_yticks(np.arange(n) + 0.45, [f"rank {rank}" for rank in range(n)])
+        axis.spines[:].set_visible(False)
+        axis.tick_params(length=0)
+    return figure
+
+
+def bytes_against_workers(
+    measured: Mapping[str, Mapping[int, float]],
+    laws: Mapping[str, Callable[[float], float]] | None = None,
+    ylabel: str = "sent by the busiest rank (MB)",
+    title: str = "",
+) -> Figure:
+    """Bytes against the number of workers: points as measured, a line for each law.
+
+    `measured[name][n]` is in bytes; `laws[name](n)` gives bytes as well and shares the colour of its `name`.
+    """
+    figure, axis = _figure()
+    for i, (name, points) in enumerate(measured.items()):
+        n = sorted(points)
+        axis.plot(n, [points[k] / 1e6 for k in n], "os^D"[i % 4], color=series_colour(i), ms=7, label=name)
+        if laws and name in laws:
+            fine = np.linspace(n[0], n[-1], 200)
+            law = [laws[name](k) / 1e6 for k in fine]
+            axis.plot(fine, law, LINES[i % 4], color=series_colour(i), lw=1.2, label=f"law for {name}")
+    axis.set(xlabel="workers", ylabel=ylabel, title=title)
+    axis.set_ylim(bottom=0)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.legend()
+    return figure
+
+
+def epoch_times(runs: Mapping[str, Sequence[tuple[float, float]]], title: str = "") -> Figure:
+    """A bar an epoch: seconds in its steps, and seconds from its last step until the loop goes on.
+
+    `runs[name]` lists (seconds of steps, seconds at the end) for each epoch.
+    """
+    figure, axis = _figure(height=1.4 + 0.28 * sum(map(len, runs.values())))
+    labels, row = [], 0
+    for name, epochs in runs.items():
+        for number, (steps, end) in enumerate(epochs, 1):
+            axis.barh(row, steps, color=SERIES[2], label="steps" if row == 0 else None)
+            axis.barh(row, end, left=steps, color=SERIES[1], label="waiting at the end" if row == 0 else None)
+            labels.append(f"{name}, epoch {number}")
+            row += 1
+        row += 0.4
+        labels.append(None)
+    places = np.cumsum([0.0] + [1.0 if label else 0.4 for label in labels])[:-1]
+    axis.set_yticks([p for p, label in zip(places, labels, strict=True) if label], [x for x in labels if x])
+    axis.invert_yaxis()
+    axis.set(xlabel="seconds", title=title)
+    axis.legend(loc="lower right")
+    return figure
+
+
+def _figure(columns=1, height=3.4, width_ratios=None, sharey=False):
+    """A new figure outside pyplot (nothing is shown twice, nothing is left open) and its axis or axes."""
+    style()
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    grid = {"width_ratios": width_ratios} if width_ratios else None
+    axes = figure.subplots(1, columns, sharey=sharey, gridspec_kw=grid, squeeze=False)[0]
+    return figure, axes if columns > 1 else axes[0]
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return shell is not None
+
+
+def _bundle(picture, alt):
+    encoded = base64.b64encode(picture).decode()
+    return {
+        # JupyterLab shows alt text only in HTML; nbconvert and other viewers take the PNG and its metadata.
+        "text/html": f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{encoded}">',
+        "image/png": encoded,
+        "text/plain": alt,
+    }
+
+
+def _legend_below(figure, entries, title):
+    handles = [Patch(facecolor=colour, label=label) for label, colour in entries]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6), title=title)
+
+
+def _box(axis, left, bottom, width, height, face, edge):
+    pad = 0.06
+    axis.add_patch(
+        FancyBboxPatch(
+            (left + pad, bottom + pad),
+            width - 2 * pad,
+            height - 2 * pad,
+            boxstyle=f"round,pad={pad}",
+            facecolor=face,
+            edgecolor=edge,
+            lw=1.5,
+        )
+    )
+
+
+def _replica(axis, left, width, colour, replica, device):
+    _box(axis, left + 0.08, 0.45, width - 0.16, 1.95, "white", colour)
+    axis.text(left + width / 2, 1.95, f"replica {replica}", ha="center", va="center")
+    _box(axis, left + 0.2, 0.65, width - 0.4, 0.85, colour, colour)
+    axis.text(left + width / 2, 1.07, device, ha="center", va="center", color=_ink_on(colour))
+
+
+def _run_of_cells(axis, at, row, ids, colour) -> float:
+    """Draw the cells of one replica from `at` on; returns where they end."""
+    if not len(ids):
+        axis.add_patch(Rectangle((at, row - 0.4), 0.9, 0.8, fill=False, ls="--", ec=colour, lw=1.5))
+        axis.text(at + 0.45, row, "none", ha="center", va="center", size=8)
+        return at + 0.9
+    for number in ids:
+        axis.add_patch(Rectangle((at, row - 0.4), 0.9, 0.8, color=colour, lw=0))
+        axis.text(at + 0.45, row, str(number), ha="center", va="center", color=_ink_on(colour), size=9)
+        at += 0.95
+    return at
+
+
+def _cell(axis, column, row, colours, text):
+    for i, colour in enumerate(colours):
+        share = 0.9 / len(colours)
+        axis.add_patch(Rectangle((column + i * share, row), share, 0.9, color=_lighter(colour, 0.55), lw=0))
+    axis.text(column + 0.45, row + 0.45, text, ha="center", va="center")
+
+
+def _floor(values, tolerance) -> float:
+    positive = values[values > 0]
+    smallest = min([*positive, tolerance or np.inf])
+    return 10.0 ** np.floor(np.log10(smallest) - 1) if np.isfinite(smallest) else 1e-12
+
+
+def _positive_range(values):
+    positive = values[values > 0]
+    return (positive.min(), positive.max()) if positive.size else (1e-12, 1.0)
+
+
+def _lighter(colour, strength=0.18):
+    """`colour` mixed with white: strength 1 is the colour itself, 0 is white."""
+    return tuple(1 - strength * (1 - np.array(to_rgb(colour))))
+
+
+def _ink_on(colour) -> str:
+    """Black or white, whichever reads better on `colour` (WCAG relative luminance)."""
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in to_rgb(colour[:3] if not isinstance(colour, str) else colour)
+    ]
+    luminance = np.dot(linear, (0.2126, 0.7152, 0.0722))
+    return "white" if luminance < 0.18 else INK
+
+
+def _count(n, noun) -> str:
+    return f"{n} {noun}{'s' * (n != 1)}"
