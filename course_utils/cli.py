@@ -1,0 +1,89 @@
+"""`course …` on the command line: thin, over plain functions."""
+
+from pathlib import Path
+
+import click
+
+from course_utils.errors import CourseError
+
+_LESSONS = click.argument("lessons", nargs=-1, metavar="[NN]...")
+_FOLDER = click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The notebooks' folder, where it is not this course's own.",
+)
+
+
+class _Course(click.Group):
+    """Turns the course's own errors into a sentence instead of a traceback."""
+
+    def invoke(self, context):
+        try:
+            return super().invoke(context)
+        except CourseError as error:
+            raise click.ClickException(str(error)) from None
+
+
+@click.group(cls=_Course, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="distributed-tensorflow-course", prog_name="course")
+def main():
+    """Distributed training in TensorFlow, learned by doing it."""
+
+
+@main.command()
+@_LESSONS
+@click.option("--profile", type=click.Choice(["laptop", "full"]), default="laptop", show_default=True)
+@click.option(
+    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Lessons run side by side."
+)
+@click.option("--time-limit", type=click.FloatRange(1), help="Seconds for each lesson.")
+@click.option(
+    "--save-in", type=click.Path(path_type=Path, file_okay=False), help="Keep the executed notebooks here."
+)
+@_FOLDER
+def run(lessons, profile, jobs, time_limit, save_in, folder):
+    """Run lessons from top to bottom, all of them or those named, and say how each ended."""
+    from course_utils.notebooks import report, sources
+    from course_utils.notebooks import run as runs
+
+    paths = sources.find(lessons, folder or sources.FOLDER)
+    outcomes = runs.run(paths, profile=profile, jobs=jobs, time_limit=time_limit, save_in=save_in)
+    if not report.follow(outcomes, total=len(paths)):
+        raise SystemExit(1)
+
+
+@main.command()
+@_LESSONS
+@click.option("--check", is_flag=True, help="Only tell which notebooks differ from their source.")
+@click.option("--time-limit", type=click.FloatRange(1), default=300, show_default=True)
+@_FOLDER
+def notebooks(lessons, check, time_limit, folder):
+    """Build notebooks/NN_name.ipynb with outputs from notebooks/source/NN_name.py."""
+    from course_utils.notebooks import build, report, sources
+
+    paths = sources.find(lessons, folder or sources.FOLDER)
+    if check:
+        differing = [sentence for path in paths if (sentence := build.drift(path))]
+        for sentence in differing:
+            click.echo(sentence)
+        raise SystemExit(1 if differing else 0)
+    if not report.build(paths, time_limit):
+        raise SystemExit(1)
+
+
+@main.command()
+@_LESSONS
+@_FOLDER
+def lint(lessons, folder):
+    """Check lessons against the rules of the course, naming cell and line."""
+    from course_utils.notebooks import lint as linter
+    from course_utils.notebooks import sources
+
+    findings = [
+        found for path in sources.find(lessons, folder or sources.FOLDER) for found in linter.lint(path)
+    ]
+    for finding in findings:
+        click.echo(str(finding))
+    if findings:
+        raise SystemExit(1)
+    click.echo("No findings.")

@@ -1,0 +1,122 @@
+"""One notebook, executed in a kernel of its own, within a time limit, in a clean environment."""
+
+import contextlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nbformat
+
+from course_utils.errors import NotebookError
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+# What every kernel of the course gets, whatever the shell that starts it holds.
+KERNEL_ENVIRONMENT = {
+    "TF_CPP_MIN_LOG_LEVEL": "2",  # errors only
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    "PYTHONHASHSEED": "0",
+    "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    "COLUMNS": "100",
+}
+# A TF_CONFIG left in the shell would make the kernel itself a member of some cluster.
+_UNWANTED = ("TF_CONFIG",)
+
+
+class CellFailed(NotebookError):
+    """A cell raised, ran out of time, or took its kernel with it; `.cell_id` says which, `.traceback` how."""
+
+    def __init__(self, seen, *, cell_id="", traceback="", **parts):
+        super().__init__(seen, **parts)
+        self.cell_id, self.traceback = cell_id, traceback
+
+
+def execute(
+    notebook: nbformat.NotebookNode,
+    *,
+    parameters: dict | None = None,
+    time_limit: float = 300,
+    save_to: Path | None = None,
+    on_cell: Callable[[nbformat.NotebookNode], None] = lambda cell: None,
+) -> nbformat.NotebookNode:
+    """The notebook with the outputs of a fresh kernel; its cells carry papermill's timings.
+
+    The kernel works in a temporary folder, and what it leaves there is removed. `parameters` replace those of
+    the cell tagged `parameters`; `time_limit` is in seconds, for the whole notebook. `save_to`, where given,
+    holds the notebook as far as it came, also after a failure. Raises CellFailed.
+    """
+    with tempfile.TemporaryDirectory(prefix="course-") as folder, kernel_environment():
+        output = Path(save_to or Path(folder) / "notebook.ipynb").resolve()
+        work = Path(folder) / "work"
+        work.mkdir()
+        return _run(notebook, output, work, parameters or {}, _Deadline(time_limit, on_cell))
+
+
+@contextlib.contextmanager
+def kernel_environment() -> Iterator[None]:
+    """The environment that kernels of the course are started in; the caller's own comes back at the end."""
+    before = dict(os.environ)
+    os.environ.update(KERNEL_ENVIRONMENT)
+    for name in _UNWANTED:
+        os.environ.pop(name, None)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+class _Deadline:
+    """Gives nbclient the seconds that are left for each cell, and remembers which cell is running."""
+
+    def __init__(self, limit, on_cell):
+        self.limit, self.on_cell = limit, on_cell
+        self.start, self.cell_id = time.monotonic(), ""
+
+    def __call__(self, cell):
+        self.cell_id = cell.id
+        self.on_cell(cell)
+        return max(1.0, self.start + self.limit - time.monotonic())
+
+
+def _run(notebook, output, work, parameters, deadline):
+    import papermill
+    from nbclient.exceptions import CellTimeoutError, DeadKernelError
+
+    try:
+        return papermill.execute_notebook(
+            nbformat.from_dict(notebook),
+            str(output),
+            parameters=parameters,
+            kernel_name="python3",
+            progress_bar=False,
+            cwd=work,
+            timeout_func=deadline,
+        )
+    except papermill.PapermillExecutionError as error:
+        raise CellFailed(
+            f"{error.ename}: {_first_line(error.evalue)}",
+            cell_id=deadline.cell_id,
+            traceback=_COLOUR.sub("", "\n".join(error.traceback)),
+        ) from None
+    except CellTimeoutError:
+        raise CellFailed(
+            f"The time limit of {deadline.limit:.0f} s for the lesson ran out in this cell.",
+            cause="The machine is slower or busier than the limit allows for, or the cell waits in vain.",
+            cure="Run it alone; give a longer --time-limit; or open the lesson and run this cell by hand.",
+            cell_id=deadline.cell_id,
+        ) from None
+    except DeadKernelError:
+        raise CellFailed(
+            "The kernel died while this cell ran.",
+            cause="The machine ran out of memory, or native code crashed.",
+            cure="Run `course doctor` to see the free memory, then run this lesson alone.",
+            cell_id=deadline.cell_id,
+        ) from None
+
+
+def _first_line(text):
+    return (text.strip() or "(no message)").splitlines()[0]
