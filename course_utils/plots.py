@@ -326,6 +326,60 @@ def bytes_against_workers(
     return figure
 
 
+def collectives(held: Mapping[str, Sequence[np.ndarray]], rank_name: str = "replica") -> Figure:
+    """What each rank holds before and after several collectives: a row a rank, a cell a number.
+
+    `held["before"]` has one flat array a rank, the other entries are the results by name. A cell's colours
+    are the ranks whose numbers are in it: all in a reduction, one in a gather (a longer array).
+    """
+    ranks, size = len(held["before"]), len(held["before"][0])
+    widths = [len(arrays[0]) for arrays in held.values()]
+    figure, axes = _figure(columns=len(held), height=0.9 + 0.45 * ranks, width_ratios=widths)
+    for axis, (name, arrays) in zip(axes, held.items(), strict=True):
+        for rank, place in np.ndindex(ranks, len(arrays[0])):
+            owners = range(ranks) if len(arrays[0]) == size else [place // size]
+            owners = [rank] if name == "before" else owners
+            _cell(axis, place, rank, map(worker_colour, owners), f"{arrays[rank][place]:g}")
+        _cells_only(axis, len(arrays[0]), ranks, f"{name}\nshape {arrays[0].shape}")
+    _name_rows(axes[0], ranks, rank_name)
+    return figure
+
+
+def chunk_rounds(frames: Sequence[Sequence[Sequence[set[int]]]]) -> Figure:
+    """The rounds of an all-reduce over a ring, one panel each: whose numbers each rank holds in each chunk.
+
+    `frames[round][rank][chunk]` is a set of ranks, as `communication.holdings` returns it. What a round
+    brought is framed, with an arrow from the neighbour that sent it (into the first row: from the last).
+    """
+    ranks, columns = len(frames[0]), -(-len(frames) // 2)
+    style()
+    figure = Figure(figsize=(WIDTH, 0.8 * ranks + 1.5), layout="constrained")
+    axes = figure.subplots(2, columns)
+    for axis in axes.flat[len(frames) :]:
+        axis.set_axis_off()
+    for turn, (axis, frame) in enumerate(zip(axes.flat, frames, strict=False)):
+        for rank, chunk in np.ndindex(ranks, ranks):
+            _cell(axis, chunk, rank, [worker_colour(owner) for owner in sorted(frame[rank][chunk])], "")
+            if turn and frame[rank][chunk] != frames[turn - 1][rank][chunk]:
+                _arrived(axis, chunk, rank)
+        _cells_only(axis, ranks, ranks, f"after round {turn}" if turn else "at the start", above=0.45)
+        axis.set_xticks(np.arange(ranks) + 0.45, range(ranks))
+        axis.set_xlabel("chunk")
+    for row in axes:
+        _name_rows(row[0], ranks, "rank")
+    return figure
+
+
+def sent_by_rank(ways: Mapping[str, Sequence[float]], ylabel: str = "sent (arrays)") -> Figure:
+    """What each rank sends, a panel for each way, a bar in its colour for each rank, all on one scale."""
+    figure, axes = _figure(columns=len(ways), height=2.9, sharey=True)
+    for axis, (name, sent) in zip(axes, ways.items(), strict=True):
+        axis.bar(range(len(sent)), sent, color=[worker_colour(rank) for rank in range(len(sent))])
+        axis.set(title=name, xlabel="rank", xticks=range(len(sent)))
+    axes[0].set_ylabel(ylabel)
+    return figure
+
+
 def epoch_times(runs: Mapping[str, Sequence[tuple[float, float]]], title: str = "") -> Figure:
     """A bar an epoch: seconds in its steps, and seconds from its last step until the loop goes on.
 
@@ -414,10 +468,29 @@ def _run_of_cells(axis, at, row, ids, colour) -> float:
 
 
 def _cell(axis, column, row, colours, text):
+    colours = list(colours)
     for i, colour in enumerate(colours):
         share = 0.9 / len(colours)
         axis.add_patch(Rectangle((column + i * share, row), share, 0.9, color=_lighter(colour, 0.55), lw=0))
     axis.text(column + 0.45, row + 0.45, text, ha="center", va="center")
+
+
+def _arrived(axis, column, row):
+    """A frame around a cell and an arrow into it from the row above."""
+    axis.add_patch(Rectangle((column, row), 0.9, 0.9, fill=False, ec=INK, lw=1.5, clip_on=False))
+    arrow = {"arrowstyle": "-|>", "color": INK, "lw": 1.2, "shrinkA": 0, "shrinkB": 0}
+    axis.annotate("", (column + 0.45, row + 0.2), (column + 0.45, row - 0.4), arrowprops=arrow)
+
+
+def _cells_only(axis, columns, rows, title, above=0.1):
+    """An axis that shows nothing but its `_cell`s: the first row on top, no ticks, no lines."""
+    axis.set(xlim=(-0.1, columns), ylim=(rows, -above), xticks=[], yticks=[], title=title, aspect="auto")
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+
+
+def _name_rows(axis, rows, name):
+    axis.set_yticks(np.arange(rows) + 0.45, [f"{name} {row}" for row in range(rows)])
 
 
 def _floor(values, tolerance) -> float:
@@ -438,10 +511,7 @@ def _lighter(colour, strength=0.18):
 
 def _ink_on(colour) -> str:
     """Black or white, whichever reads better on `colour` (WCAG relative luminance)."""
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-        for c in to_rgb(colour[:3] if not isinstance(colour, str) else colour)
-    ]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
     luminance = np.dot(linear, (0.2126, 0.7152, 0.0722))
     return "white" if luminance < 0.18 else INK
 
