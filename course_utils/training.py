@@ -1,0 +1,283 @@
+"""The pieces of a custom training loop, from one replica's loss to whole epochs.
+
+What runs on a replica is a plain function of (images, labels): `train_step` and `evaluation_step` make them.
+What runs them everywhere is one `tf.function` for a whole epoch: `train_function` and `evaluation_function`.
+`fit_epochs` puts all of it together.
+
+Two choices make the loop fast without changing what it computes. One iterator over a repeated dataset serves
+all epochs, since ending an iterator of a distributed dataset can block for seconds. And the steps of an epoch
+run in `tf.range` inside one graph, so that Python is asked once an epoch, not once a step.
+
+Source: https://www.tensorflow.org/tutorials/distribute/custom_training for the pieces; the order is ours.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from course_utils.errors import DataError
+
+Arrays = tuple[np.ndarray, np.ndarray]  # images (n, 28, 28, 1) uint8, labels (n,)
+
+
+def per_example_loss(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Cross-entropy of each example in nats, float32, shape (batch,)."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
+
+
+def average_loss(losses: tf.Tensor, global_batch_size: int) -> tf.Tensor:
+    """What this replica contributes to the mean loss: the sum of its `losses` by the *global* batch size.
+
+    The sum of it over the replicas is the mean over the whole batch, whatever the number of replicas.
+    """
+    return tf.reduce_sum(losses) / tf.cast(global_batch_size, losses.dtype)
+
+
+def train_step(
+    model: keras.Model,
+    optimizer: keras.Optimizer,
+    global_batch_size: int,
+    accuracy: keras.metrics.Metric | None = None,
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """The function (images, labels) → share of the loss that trains one step on one replica.
+
+    Make model, optimizer and metric in the strategy's scope. The optimizer sums the gradients over the
+    replicas when it applies them.
+    """
+
+    def step(images, labels):
+        with tf.GradientTape() as tape:
+            logits = model(images, training=True)
+            share = average_loss(per_example_loss(labels, logits), global_batch_size)
+        gradients = tape.gradient(share, model.trainable_variables)
+        optimizer.apply(gradients, model.trainable_variables)  # distributed: sums over the replicas
+        if accuracy is not None:
+            accuracy.update_state(labels, logits)
+        return share
+
+    return step
+
+
+def evaluation_step(
+    model: keras.Model, loss: keras.metrics.Metric, accuracy: keras.metrics.Metric
+) -> Callable[[tf.Tensor, tf.Tensor], None]:
+    """The function (images, labels) → None that adds one replica's examples to the two metrics."""
+
+    def step(images, labels):
+        logits = model(images, training=False)
+        loss.update_state(per_example_loss(labels, logits))
+        accuracy.update_state(labels, logits)
+
+    return step
+
+
+def train_function(strategy: tf.distribute.Strategy, step: Callable) -> Callable:
+    """A tf.function (iterator, steps) → mean loss of the steps, all of them in one graph.
+
+    Give `steps` as a tensor: every other Python number would be traced again.
+    """
+
+    @tf.function
+    def train(iterator, steps):
+        total = tf.constant(0.0)
+        for _ in tf.range(steps):
+            shares = strategy.run(step, args=next(iterator))
+            total += strategy.reduce("SUM", shares, axis=None)
+        return total / tf.cast(steps, tf.float32)
+
+    return train
+
+
+def evaluation_function(strategy: tf.distribute.Strategy, step: Callable) -> Callable:
+    """A tf.function (iterator, steps) → None that runs an evaluation step so many times, in one graph."""
+
+    @tf.function
+    def evaluate(iterator, steps):
+        for _ in tf.range(steps):
+            strategy.run(step, args=next(iterator))
+
+    return evaluate
+
+
+def training_data(examples: Arrays, global_batch_size: int, seed: int = 0) -> tf.data.Dataset:
+    """An endless dataset of shuffled global batches, all of full size.
+
+    Each pass holds every example once; a batch may hold the end of one pass and the start of the next, so
+    that nothing is dropped and no short batch is left. An epoch is `steps_for(examples, global_batch_size)`.
+    """
+    data = tf.data.Dataset.from_tensor_slices(examples)
+    data = data.shuffle(len(examples[1]), seed=seed).repeat().batch(global_batch_size, drop_remainder=True)
+    return data.with_options(_sharded_by_example()).prefetch(tf.data.AUTOTUNE)
+
+
+def evaluation_data(examples: Arrays, global_batch_size: int) -> tf.data.Dataset:
+    """An endless dataset of global batches in order; the last of a pass may be short."""
+    data = tf.data.Dataset.from_tensor_slices(examples).batch(global_batch_size).repeat()
+    return data.with_options(_sharded_by_example()).prefetch(tf.data.AUTOTUNE)
+
+
+def steps_for(examples: Arrays, global_batch_size: int) -> int:
+    """Steps that see every example at least once."""
+    return -(-len(examples[1]) // global_batch_size)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of a training's history: mean losses in nats, accuracies as fractions, wall-clock seconds."""
+
+    number: int
+    train_loss: float
+    train_accuracy: float
+    test_loss: float
+    test_accuracy: float
+    seconds: float
+    images: int
+
+    def __str__(self):
+        return (
+            f"epoch {self.number:2d} · train loss {self.train_loss:.4f}, accuracy {self.train_accuracy:.2%}"
+            f" · test loss {self.test_loss:.4f}, accuracy {self.test_accuracy:.2%} · {self.seconds:.1f} s"
+        )
+
+
+def fit_epochs(
+    strategy: tf.distribute.Strategy,
+    model: keras.Model,
+    optimizer: keras.Optimizer,
+    train: Arrays,
+    test: Arrays | None = None,
+    *,
+    epochs: int,
+    global_batch_size: int = 128,
+    seed: int = 0,
+    on_epoch: Callable[[Epoch], None] | None = None,
+) -> list[Epoch]:
+    """The history of `epochs` epochs of training `model` under `strategy`, one `Epoch` each.
+
+    `model` and `optimizer` come from the strategy's scope. `train` and `test` are (images, labels) arrays;
+    without `test` its columns are NaN. `seed` fixes the order of the examples. `on_epoch` is called after
+    each epoch, to print or to save. An Epoch's `seconds` are from end to end, evaluation included; its
+    `images` are those it trained on.
+    """
+    run = _Run(strategy, model, optimizer, train, test, global_batch_size, seed)
+    history = []
+    for number in range(1, epochs + 1):
+        history.append(run.epoch(number))
+        if on_epoch:
+            on_epoch(history[-1])
+    return history
+
+
+class _Run:
+    """What stays for all epochs: metrics, one iterator a dataset, one traced function each."""
+
+    def __init__(self, strategy, model, optimizer, train, test, batch, seed):
+        with strategy.scope():
+            optimizer.build(model.trainable_variables)  # Keras 3: before the first distributed step
+            self.train_accuracy = keras.metrics.SparseCategoricalAccuracy()
+            self.test_loss = keras.metrics.Mean()
+            self.test_accuracy = keras.metrics.SparseCategoricalAccuracy()
+        self.batch = batch
+        self.steps = steps_for(train, batch)
+        self.train_batches = _iterator(strategy, training_data(train, batch, seed))
+        self.train = train_function(strategy, train_step(model, optimizer, batch, self.train_accuracy))
+        self.test_steps = steps_for(test, batch) if test else 0
+        if test:
+            self.test_batches = _iterator(strategy, evaluation_data(test, batch))
+            step = evaluation_step(model, self.test_loss, self.test_accuracy)
+            self.evaluate = evaluation_function(strategy, step)
+
+    def epoch(self, number) -> Epoch:
+        start = time.perf_counter()
+        for metric in (self.train_accuracy, self.test_loss, self.test_accuracy):
+            metric.reset_state()
+        loss = float(self.train(self.train_batches, tf.constant(self.steps)))
+        if self.test_steps:
+            self.evaluate(self.test_batches, tf.constant(self.test_steps))
+        tested = (
+            float(m.result()) if self.test_steps else np.nan for m in (self.test_loss, self.test_accuracy)
+        )
+        accuracy = float(self.train_accuracy.result())
+        seconds = time.perf_counter() - start
+        return Epoch(number, loss, accuracy, *tested, seconds, self.steps * self.batch)
+
+
+def evaluate(model: keras.Model, examples: Arrays, batch_size: int = 500) -> tuple[float, float]:
+    """Mean loss in nats and accuracy of a plain model, without any strategy."""
+    losses, right = 0.0, 0
+    infer = tf.function(lambda images: model(images, training=False))
+    for images, labels in tf.data.Dataset.from_tensor_slices(examples).batch(batch_size):
+        logits = infer(images)
+        losses += float(tf.reduce_sum(per_example_loss(labels, logits)))
+        right += int(tf.reduce_sum(tf.cast(tf.argmax(logits, 1) == tf.cast(labels, tf.int64), tf.int32)))
+    return losses / len(examples[1]), right / len(examples[1])
+
+
+def restore(model: keras.Model, folder: str | os.PathLike) -> str:
+    """The path of the newest checkpoint in `folder`, after restoring `model` from it and proving that it was.
+
+    The checkpoint must hold the model under the name `model`, as `tf.train.Checkpoint(model=…, …)` saves it.
+    The model may be a plain one where the checkpoint was written under a strategy.
+
+    Raises DataError when there is no checkpoint, when the model has no variables yet, or when one of them is
+    not in the checkpoint: TensorFlow itself would pass over these in silence.
+    """
+    path = tf.train.latest_checkpoint(folder)
+    if path is None:
+        raise DataError(
+            f"There is no checkpoint in {os.fspath(folder)!r}.",
+            cause="another folder, or nothing was saved; restore(None) would restore nothing without a word.",
+            cure="Give the folder that was saved to.",
+        )
+    if not model.variables:
+        raise DataError(
+            "The model has no variables yet.", cure="Build it first, for example model.build(shape)."
+        )
+    try:
+        # expect_partial: the optimizer's part is left behind on purpose, TensorFlow need not warn of it.
+        status = tf.train.Checkpoint(model=model).restore(path).expect_partial()
+        status.assert_existing_objects_matched()
+    except (AssertionError, ValueError) as error:  # no value for a variable, a value of another shape
+        raise DataError(
+            f"The checkpoint {os.path.basename(path)} does not fit this model.",
+            cause=str(error).split(". ")[0][:200] + ".",
+            cure="Restore into the same architecture, saved under the name `model`.",
+        ) from error
+    return path
+
+
+def largest_difference(these: keras.Model | Sequence, those: keras.Model | Sequence) -> float:
+    """The largest absolute difference between two models' weights (or lists of arrays), as a float.
+
+    Raises ValueError when they do not have the same shapes.
+    """
+    pairs = zip(_weights(these), _weights(those), strict=True)
+    return max(float(np.max(np.abs(np.subtract(*_same_shape(a, b))))) for a, b in pairs)
+
+
+def _weights(thing):
+    return thing.get_weights() if isinstance(thing, keras.Model) else [np.asarray(array) for array in thing]
+
+
+def _same_shape(a, b):
+    if a.shape != b.shape:
+        raise ValueError(f"weights of shapes {a.shape} and {b.shape} do not compare")
+    return a, b
+
+
+def _iterator(strategy, data):
+    return iter(strategy.experimental_distribute_dataset(data))
+
+
+def _sharded_by_example():
+    """Arrays in memory are no files to share out among workers: TensorFlow would try, and warn."""
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return options
