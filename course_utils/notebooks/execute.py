@@ -40,26 +40,30 @@ def execute(
     parameters: dict | None = None,
     time_limit: float = 300,
     save_to: Path | None = None,
+    progress: Path | None = None,
     on_cell: Callable[[nbformat.NotebookNode], None] = lambda cell: None,
 ) -> nbformat.NotebookNode:
     """The notebook with the outputs of a fresh kernel; its cells carry papermill's timings.
 
     The kernel works in a temporary folder, and what it leaves there is removed. `parameters` replace those of
     the cell tagged `parameters`; `time_limit` is in seconds, for the whole notebook. `save_to`, where given,
-    holds the notebook as far as it came, also after a failure. Raises CellFailed.
+    holds the notebook as far as it came, also after a failure. `progress` is the file for the outcomes of
+    checks: a temporary one unless given, so that a learner's own stays as it is. Raises CellFailed.
     """
-    with tempfile.TemporaryDirectory(prefix="course-") as folder, kernel_environment():
-        output = Path(save_to or Path(folder) / "notebook.ipynb").resolve()
-        work = Path(folder) / "work"
+    with tempfile.TemporaryDirectory(prefix="course-") as name:
+        folder = Path(name)
+        output = Path(save_to or folder / "notebook.ipynb").resolve()
+        work = folder / "work"
         work.mkdir()
-        return _run(notebook, output, work, parameters or {}, _Deadline(time_limit, on_cell))
+        with kernel_environment(progress=(progress or folder / "progress.json").resolve()):
+            return _run(notebook, output, work, parameters or {}, _Deadline(time_limit, on_cell))
 
 
 @contextlib.contextmanager
-def kernel_environment() -> Iterator[None]:
+def kernel_environment(progress: Path) -> Iterator[None]:
     """The environment that kernels of the course are started in; the caller's own comes back at the end."""
     before = dict(os.environ)
-    os.environ.update(KERNEL_ENVIRONMENT)
+    os.environ.update(KERNEL_ENVIRONMENT, COURSE_PROGRESS=str(progress))
     for name in _UNWANTED:
         os.environ.pop(name, None)
     try:
