@@ -31,6 +31,31 @@ def main():
 
 
 @main.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs: a list of objects.")
+def doctor(as_json):
+    """Say whether this machine can run the course, and the cure of each problem."""
+    from course_utils import doctor as examiner
+    from course_utils.notebooks import report
+
+    checks = examiner.examine()
+    if as_json:
+        click.echo(examiner.as_json(checks))
+    else:
+        report.doctor(checks)
+    if not examiner.healthy(checks):
+        raise SystemExit(1)
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+def lab(options):
+    """Open JupyterLab on the lessons. OPTIONS are those of `jupyter lab`, such as --no-browser."""
+    from course_utils import lab as opener
+
+    opener.open_lab(options)
+
+
+@main.command()
 @_LESSONS
 @click.option("--profile", type=click.Choice(["laptop", "full"]), default="laptop", show_default=True)
 @click.option(

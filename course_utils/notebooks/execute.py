@@ -21,9 +21,10 @@ KERNEL_ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     "COLUMNS": "100",
+    "JUPYTER_PREFER_ENV_PATH": "1",  # the kernel "python3" of this environment, not one in the reader's home
 }
 # A TF_CONFIG left in the shell would make the kernel itself a member of some cluster.
-_UNWANTED = ("TF_CONFIG",)
+UNWANTED = ("TF_CONFIG",)
 
 
 class CellFailed(NotebookError):
@@ -64,7 +65,7 @@ def kernel_environment(progress: Path) -> Iterator[None]:
     """The environment that kernels of the course are started in; the caller's own comes back at the end."""
     before = dict(os.environ)
     os.environ.update(KERNEL_ENVIRONMENT, COURSE_PROGRESS=str(progress))
-    for name in _UNWANTED:
+    for name in UNWANTED:
         os.environ.pop(name, None)
     try:
         yield

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from course_utils.doctor import Check
 from course_utils.errors import CourseError
 from course_utils.notebooks import build as builder
 from course_utils.notebooks import sources
@@ -50,6 +51,19 @@ def build(paths: list[Path], time_limit: float, console: Console | None = None) 
     console = console or Console()
     built = [_build_one(path, time_limit, console) for path in paths]
     return all(built)
+
+
+def doctor(checks: list[Check], console: Console | None = None) -> None:
+    """None; prints a line for each check, and under a problem its cure."""
+    console = console or Console()
+    grid = Table(show_header=False, box=None, pad_edge=False)
+    marks = {"ok": "[green]ok[/green]", "note": "[yellow]note[/yellow]", "problem": "[red]problem[/red]"}
+    for check in checks:
+        cure = f"\n[bold]{escape(check.cure)}[/bold]" if check.cure else ""
+        grid.add_row(check.name, marks[check.state], escape(check.seen) + cure)
+    console.print(grid)
+    problems = sum(check.state == "problem" for check in checks)
+    console.print(f"{problems or 'No'} problem{'s' * (problems != 1)}.", highlight=False)
 
 
 def _build_one(path, time_limit, console):
