@@ -1,0 +1,562 @@
+"""The exercises of lesson 04: a loss that gives the same training on any number of replicas.
+
+Each answer runs on real replicas (MirroredStrategy), one training step by SGD, and is held against what one
+device gives, computed in NumPy. One Adam step is shown beside it where it teaches how much Adam hides.
+"""
+
+import functools
+
+import numpy as np
+
+from course_utils.exercises import returned
+from course_utils.exercises.model import Exercise, Mistake, lazy
+
+tf = lazy("tensorflow")
+devices = lazy("course_utils.devices")
+
+LOSS = "loss, summed over the replicas"
+SGD = "weight after one SGD step"
+ADAM = "weight after one Adam step"
+KERNEL = "kernel after one SGD step"
+BIAS = "bias after one SGD step"
+LEARNING_RATE = 0.01
+
+
+def shares_of(values, replicas):
+    """The batch cut as a distributed dataset cuts it: ceil(B / replicas) each, so the last may get less or none."""
+    size = -(-len(values) // replicas)
+    return [values[i * size : (i + 1) * size] for i in range(replicas)]
+
+
+def on_replicas(replicas, compute, *batch):
+    """The list of what `compute(*share)` returns on each replica: a list of tensors, one list a replica."""
+    strategy = strategy_of(replicas)
+    cut = [shares_of(values, replicas) for values in batch]
+
+    def share(context):
+        return tuple(tf.constant(values[context.replica_id_in_sync_group]) for values in cut)
+
+    # Not converted by AutoGraph: an error shall point at the learner's own line.
+    plain = tf.autograph.experimental.do_not_convert(compute)
+    per_replica = strategy.run(plain, args=strategy.experimental_distribute_values_from_function(share))
+    return list(zip(*(strategy.experimental_local_results(part) for part in per_replica), strict=True))
+
+
+@functools.cache
+def strategy_of(replicas):
+    """One strategy for each number of replicas: making one costs more than a step."""
+    return devices.mirrored(replicas)
+
+
+def summed(results):
+    """What the all-reduce makes of the replicas' results: their sum, part by part, as arrays."""
+    return [np.sum([part.numpy() for part in parts], axis=0) for parts in zip(*results, strict=True)]
+
+
+def loss_and_gradients(loss_of, weights):
+    """The loss as a number's tensor and its gradients; a gradient that NumPy cut off counts as zero."""
+    with tf.GradientTape() as tape:
+        for weight in weights:
+            tape.watch(weight)
+        loss = loss_of()
+        value = tf.constant(returned.number(loss, "Your loss"), tf.float32)
+    traced = [loss] if tf.is_tensor(loss) else []
+    gradients = tape.gradient(traced, weights) if traced else [None] * len(weights)
+    return [value, *(tf.zeros_like(w) if g is None else g for w, g in zip(weights, gradients, strict=True))]
+
+
+def one_weight_step(answer_on_share, case):
+    """What is seen of one training step of `weight * x`, from weight 0 towards `y`."""
+
+    def compute(x, y):
+        weight = tf.constant(0.0)
+        return loss_and_gradients(lambda: answer_on_share((weight * x - y) ** 2), [weight])
+
+    loss, gradient = summed(on_replicas(case["replicas"], compute, case["x"], case["y"]))
+    return {LOSS: float(loss), SGD: float(-LEARNING_RATE * gradient), ADAM: adam_step(float(gradient))}
+
+
+def one_weight_on_one_device(case):
+    x, y = case["x"].astype(float), case["y"].astype(float)
+    gradient = float(np.mean(-2 * x * y))
+    return {LOSS: float(np.mean(y**2)), SGD: -LEARNING_RATE * gradient, ADAM: adam_step(gradient)}
+
+
+def adam_step(gradient):
+    """Adam's first step, from 0, rounded to what a curve would show: the gradient's size falls out."""
+    return round(-LEARNING_RATE * gradient / (abs(gradient) + 1e-7), 5)
+
+
+def one_weight_cases(sizes):
+    """Cases with a random line to fit, for pairs of (replicas, examples)."""
+
+    def cases(random):
+        return [
+            {
+                "about": f"{count(replicas, 'replica')}, {count(examples, 'example')} in the global batch",
+                "replicas": replicas,
+                "examples": examples,
+                "x": random.integers(1, 6, examples).astype(np.float32),
+                "y": random.integers(2, 9, examples).astype(np.float32),
+            }
+            for replicas, examples in sizes
+        ]
+
+    return cases
+
+
+def count(number, thing):
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
+def times(seen, expected, key=LOSS):
+    """By which factor the answer's number is off: "4 times too much"."""
+    factor = seen[key] / expected[key]
+    return f"{max(factor, 1 / factor):.3g} times too {'much' if factor > 1 else 'little'}"
+
+
+# --- compute_loss
+
+
+def observe_compute_loss(answer, case):
+    return one_weight_step(lambda errors: answer(errors, case["examples"]), case)
+
+
+def is_hard_coded(cases, seen, expected):
+    """The sum of all errors, divided by what was returned, is one and the same number for every batch."""
+    divisors = [
+        e[LOSS] * case["examples"] / s[LOSS] for case, s, e in zip(cases, seen, expected, strict=True)
+    ]
+    return np.allclose(divisors, divisors[0], rtol=1e-4)
+
+
+def is_hidden_by_adam(cases, seen, expected):
+    """Each loss is off, but Adam's step is right."""
+    return all(s[ADAM] == e[ADAM] for s, e in zip(seen, expected, strict=True))
+
+
+COMPUTE_LOSS = Exercise(
+    id="04.compute_loss",
+    title="A loss that survives any number of replicas",
+    points=2,
+    length="about 1 line",
+    signature="compute_loss(per_example_loss, global_batch_size)",
+    hints=[
+        "The gradients of the replicas are added up. So what all replicas return, added up, has to be the mean over "
+        "the global batch.",
+        "With 8 examples on 2 replicas, this replica holds 4 of them. By how much does each of the 4 count in the "
+        "mean over all 8?",
+        "Add up the errors of this replica and divide once, by the size of the global batch.",
+    ],
+    cases=one_weight_cases([(1, 6), (2, 8), (4, 8), (4, 10)]),
+    observe=observe_compute_loss,
+    expected=one_weight_on_one_device,
+    mistakes=[
+        Mistake(
+            "mean per replica",
+            lambda errors, batch: tf.reduce_mean(errors),
+            went_wrong=lambda case, seen, expected: (
+                f"On {case['replicas']} replicas you get {seen[LOSS]:.4g} where one device gets {expected[LOSS]:.4g}: "
+                f"{times(seen, expected)}. You probably took the mean over the replica's own examples. Each of these "
+                "means already stands for a whole batch, and the sum over the replicas counts it once for each."
+            ),
+            try_this="Divide what this replica adds up by the size of the *global* batch. Try it by hand with two "
+            "replicas above.",
+        ),
+        Mistake(
+            "divided twice",
+            lambda errors, batch: (
+                tf.reduce_sum(errors) / batch / tf.distribute.get_strategy().num_replicas_in_sync
+            ),
+            went_wrong=lambda case, seen, expected: (
+                f"On {case['replicas']} replicas you get {times(seen, expected)}. The global batch already counts the "
+                "examples of all replicas; dividing by the number of replicas as well makes the gradient, and so the "
+                "learning rate, that much smaller."
+            ),
+            try_this="Leave one of the two divisions out. Which one is right for a last batch that is shorter?",
+        ),
+        Mistake(
+            "mean, then divided by the batch",
+            lambda errors, batch: tf.reduce_mean(errors) / batch,
+            went_wrong=lambda case, seen, expected: (
+                f"You get {times(seen, expected)}: the mean has already divided by the replica's own examples, and "
+                "you divide by the global batch on top."
+            ),
+            try_this="Take the sum, not the mean, and divide once.",
+        ),
+        Mistake(
+            "equal shares taken for granted",
+            lambda errors, batch: tf.reduce_mean(errors) / tf.distribute.get_strategy().num_replicas_in_sync,
+            went_wrong=lambda case, seen, expected: (
+                "The mean of the means is the mean only when every replica holds equally many examples. Here "
+                f"{case['examples']} examples are cut into {[len(s) for s in shares_of(case['x'], case['replicas'])]}, "
+                "and the examples of the short share count for more than the others."
+            ),
+            try_this="Let each example count 1 / global batch, wherever it lies.",
+        ),
+        Mistake(
+            "divided by the replicas only",
+            lambda errors, batch: tf.reduce_sum(errors) / tf.distribute.get_strategy().num_replicas_in_sync,
+            went_wrong=lambda case, seen, expected: (
+                f"You get {times(seen, expected)}. You divided the sum of the errors by the number of replicas; a "
+                "mean over examples divides by the number of examples."
+            ),
+            try_this="Divide by the size of the global batch instead.",
+        ),
+        Mistake(
+            "gradient cut off",
+            lambda errors, batch: float(np.sum(errors)) / batch,
+            went_wrong="The loss is right, yet the weight does not move: there is no gradient. NumPy or `float` turned "
+            "the tensor into a plain number, and the tape cannot follow a plain number back to the weight.",
+            try_this="Stay with TensorFlow from the errors to the loss: `tf.reduce_sum` and `/`.",
+            variants=[
+                lambda errors, batch: np.sum(errors.numpy()) / np.float32(batch),
+                lambda errors, batch: tf.stop_gradient(tf.reduce_sum(errors)) / batch,
+            ],
+        ),
+        Mistake(
+            "not divided",
+            lambda errors, batch: tf.reduce_sum(errors),
+            went_wrong=lambda case, seen, expected: (
+                f"You get {seen[LOSS]:.4g} where one device gets {expected[LOSS]:.4g}: {times(seen, expected)}, for "
+                f"{case['examples']} examples. A sum grows with the batch, and the learning rate with it."
+            ),
+            try_this="Divide the sum by the size of the global batch.",
+        ),
+        Mistake(
+            "batch size hard-coded",
+            lambda errors, batch: tf.reduce_sum(errors) / 8,
+            went_wrong=lambda case, seen, expected: (
+                f"You divide by {expected[LOSS] * case['examples'] / seen[LOSS]:.4g} whatever the batch is; this one "
+                f"has {case['examples']} examples. The number fits until somebody changes the batch size."
+            ),
+            try_this="Use the argument `global_batch_size`.",
+            variants=[
+                lambda errors, batch: tf.reduce_sum(errors) / 64,
+                lambda errors, batch: tf.reduce_sum(errors) * 0.1,
+            ],
+            recognises=is_hard_coded,
+        ),
+        Mistake(
+            "Adam trains, so it is right",
+            lambda errors, batch: tf.reduce_sum(errors) * 2 / batch,
+            went_wrong=lambda case, seen, expected: (
+                f"The loss and the SGD step are {times(seen, expected)}, and yet the Adam step is the right one. Adam "
+                "divides each gradient by its own size, so a wrong scale does not show: that it trains with Adam "
+                "proves nothing about the loss."
+            ),
+            try_this="Compare with one device, on SGD. What has to be true of the sum over the replicas?",
+            variants=[lambda errors, batch: tf.reduce_sum(errors) / batch**0.5],
+            recognises=is_hidden_by_adam,
+        ),
+    ],
+    also_right=[
+        lambda errors, batch: tf.nn.compute_average_loss(errors, global_batch_size=batch),
+        lambda errors, batch: tf.reduce_mean(errors) * (len(errors) / batch),
+        lambda errors, batch: sum(tf.unstack(errors / tf.cast(batch, errors.dtype))),
+    ],
+)
+
+
+# --- loss_with_l2
+
+
+def l2_cases(random):
+    return [
+        {
+            "about": f"{count(replicas, 'replica')}, {examples} examples in the global batch, strength {strength:g}",
+            "replicas": replicas,
+            "examples": examples,
+            "strength": strength,
+            "x": random.integers(1, 5, (examples, 2)).astype(np.float32),
+            "y": random.integers(4, 9, examples).astype(np.float32),
+            "kernel": random.uniform(1, 2, 2).round(1).astype(np.float32),
+            "bias": np.float32(random.uniform(-2, -1).__round__(1)),
+        }
+        for replicas, examples, strength in ((1, 6, 0.1), (2, 6, 0.1), (4, 8, 0.5))
+    ]
+
+
+def observe_l2(answer, case):
+    def compute(x, y):
+        kernel, bias = tf.constant(case["kernel"]), tf.constant(case["bias"])
+
+        def loss():
+            errors = (tf.linalg.matvec(x, kernel) + bias - y) ** 2
+            return answer(errors, [kernel, bias], case["examples"], case["strength"])
+
+        return loss_and_gradients(loss, [kernel, bias])
+
+    loss, kernel, bias = summed(on_replicas(case["replicas"], compute, case["x"], case["y"]))
+    return l2_facts(case, loss, kernel, bias)
+
+
+def l2_on_one_device(case):
+    x, y, kernel, bias = (np.asarray(case[key], float) for key in ("x", "y", "kernel", "bias"))
+    errors, strength = x @ kernel + bias - y, case["strength"]
+    loss = np.mean(errors**2) + strength * (np.sum(kernel**2) + bias**2)
+    return l2_facts(
+        case, loss, 2 * errors @ x / len(y) + 2 * strength * kernel, 2 * np.mean(errors) + 2 * strength * bias
+    )
+
+
+def l2_facts(case, loss, kernel_gradient, bias_gradient):
+    return {
+        LOSS: float(loss),
+        KERNEL: case["kernel"] - LEARNING_RATE * np.asarray(kernel_gradient),
+        BIAS: float(case["bias"] - LEARNING_RATE * bias_gradient),
+    }
+
+
+def squares(weights):
+    return tf.add_n([tf.reduce_sum(weight**2) for weight in weights])
+
+
+def mean_loss(errors, batch):
+    return tf.reduce_sum(errors) / batch
+
+
+def replicas_here():
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+L2_LOSS = Exercise(
+    id="04.l2_loss",
+    title="Add an L2 term",
+    points=2,
+    length="about 3 lines",
+    signature="loss_with_l2(per_example_loss, weights, global_batch_size, strength)",
+    hints=[
+        "Each replica returns a loss, and the losses are added up. Which part of yours is there once for each "
+        "*example*, and which once for each *replica*?",
+        "Every replica holds the same weights, so each of them would add the whole L2 term. How many times would it "
+        "be counted?",
+        "`tf.distribute.get_strategy().num_replicas_in_sync` is the number of replicas (inside `strategy.run` too). "
+        "`tf.nn.scale_regularization_loss` divides by it.",
+    ],
+    cases=l2_cases,
+    observe=observe_l2,
+    expected=l2_on_one_device,
+    mistakes=[
+        Mistake(
+            "L2 not divided",
+            lambda errors, weights, batch, strength: mean_loss(errors, batch) + strength * squares(weights),
+            went_wrong=lambda case, seen, expected: (
+                f"The loss of the examples is right, but the L2 term is there {case['replicas']} times: each of the "
+                f"{case['replicas']} replicas adds it in full. The weights are pulled towards zero "
+                f"{case['replicas']} times as hard as you asked for."
+            ),
+            try_this="Let each replica add its part of the L2 term: divide it by the number of replicas.",
+        ),
+        Mistake(
+            "L2 divided by the global batch",
+            lambda errors, weights, batch, strength: (
+                (tf.reduce_sum(errors) + strength * squares(weights)) / batch
+            ),
+            went_wrong=lambda case, seen, expected: (
+                f"The L2 term is {case['examples'] / case['replicas']:.3g} times too small: it was divided by the "
+                f"{case['examples']} examples of the global batch. It does not belong to an example: it is there once "
+                "for each replica."
+            ),
+            try_this="Divide the errors by the global batch, and the L2 term by the number of replicas.",
+        ),
+        Mistake(
+            "mean per replica",
+            lambda errors, weights, batch, strength: (
+                tf.reduce_mean(errors) + strength * squares(weights) / replicas_here()
+            ),
+            went_wrong="The L2 term is right; the loss of the examples is the mean over the replica's own examples, and "
+            "the sum over the replicas counts it once for each.",
+            try_this="Put your `compute_loss` here for the first part.",
+            variants=[
+                lambda errors, weights, batch, strength: tf.reduce_mean(errors) + strength * squares(weights)
+            ],
+        ),
+        Mistake(
+            "everything divided by the replicas",
+            lambda errors, weights, batch, strength: (
+                (mean_loss(errors, batch) + strength * squares(weights)) / replicas_here()
+            ),
+            went_wrong=lambda case, seen, expected: (
+                f"The whole loss is {times(seen, expected)}. The L2 term is right now, but the errors were already "
+                "divided by the global batch, which counts all replicas."
+            ),
+            try_this="Divide the L2 term alone by the number of replicas.",
+        ),
+        Mistake(
+            "half of the L2 term",
+            lambda errors, weights, batch, strength: (
+                mean_loss(errors, batch)
+                + strength * tf.add_n([tf.nn.l2_loss(weight) for weight in weights]) / replicas_here()
+            ),
+            went_wrong="The L2 term is half of what it should be. `tf.nn.l2_loss` gives half the sum of the squares; "
+            "here the term is strength × sum of the squares, as in `keras.regularizers.L2`.",
+            try_this="Use `tf.reduce_sum(weight ** 2)`.",
+        ),
+        Mistake(
+            "only the first weight",
+            lambda errors, weights, batch, strength: (
+                mean_loss(errors, batch) + strength * tf.reduce_sum(weights[0] ** 2) / replicas_here()
+            ),
+            went_wrong="The kernel is treated rightly, the bias is left out: `weights` is a list, and only its first "
+            "entry was used.",
+            try_this="Add up the squares of all entries of `weights`.",
+        ),
+        Mistake(
+            "not squared",
+            lambda errors, weights, batch, strength: (
+                mean_loss(errors, batch)
+                + strength * tf.add_n([tf.reduce_sum(weight) for weight in weights]) / replicas_here()
+            ),
+            went_wrong="The L2 term adds up the weights themselves, not their squares: a negative weight then makes the "
+            "loss smaller, and is pushed further from zero.",
+            try_this="Square each weight before adding up.",
+        ),
+        Mistake(
+            "no L2 term",
+            lambda errors, weights, batch, strength: mean_loss(errors, batch),
+            went_wrong="This is the loss of the examples alone: the L2 term is missing.",
+            try_this="Add strength × the sum of all squared weights, each replica its part.",
+        ),
+    ],
+    also_right=[
+        lambda errors, weights, batch, strength: (
+            tf.nn.compute_average_loss(errors, global_batch_size=batch)
+            + tf.nn.scale_regularization_loss(strength * squares(weights))
+        ),
+        # Given to each example, the term is divided together with the examples.
+        lambda errors, weights, batch, strength: tf.reduce_sum(errors + strength * squares(weights)) / batch,
+    ],
+)
+
+
+# --- uneven_loss
+
+
+def observe_uneven(answer, case):
+    seen = one_weight_step(answer, case)
+    return {key: seen[key] for key in (LOSS, SGD)}
+
+
+def uneven_on_one_device(case):
+    expected = one_weight_on_one_device(case)
+    return {key: expected[key] for key in (LOSS, SGD)}
+
+
+def examples_here(errors):
+    return tf.cast(tf.size(errors), tf.float32)
+
+
+def over_all(how, value):
+    return tf.distribute.get_replica_context().all_reduce(how, value)
+
+
+def cut(case):
+    """How the batch lies on the replicas, in words: "2 + 2 + 1 + 0"."""
+    return " + ".join(str(len(share)) for share in shares_of(case["x"], case["replicas"]))
+
+
+UNEVEN_BATCH = Exercise(
+    id="04.uneven_batch",
+    title="Survive the last short batch",
+    points=3,
+    length="about 3 lines",
+    signature="uneven_loss(per_example_loss)",
+    hints=[
+        "The size that you asked for is no longer the size that you got, and this replica sees only its own share. "
+        "Who knows how many examples there are in all?",
+        "Lesson 03: an all-reduce gives every replica the sum of what each of them holds. What must each hold?",
+        '`tf.distribute.get_replica_context().all_reduce("SUM", …)`, of the number of examples here, as a float.',
+        "`tf.reduce_sum` over no examples is 0; `tf.reduce_mean` over none is NaN.",
+    ],
+    cases=one_weight_cases([(1, 3), (4, 8), (2, 3), (4, 5)]),
+    observe=observe_uneven,
+    expected=uneven_on_one_device,
+    mistakes=[
+        Mistake(
+            "mean per replica",
+            lambda errors: tf.reduce_mean(errors),
+            went_wrong="Each replica took the mean over its own examples, so the sum over the replicas counts one mean "
+            "for each; and on a replica without examples that mean is 0 / 0, which is NaN. One NaN in the sum and "
+            "every weight of the model is NaN.",
+            try_this="Divide the sum by the number of examples on *all* replicas.",
+            variants=[lambda errors: tf.reduce_sum(errors) / examples_here(errors)],
+        ),
+        Mistake(
+            "NaN hidden, mean per replica kept",
+            lambda errors: tf.math.divide_no_nan(tf.reduce_sum(errors), examples_here(errors)),
+            went_wrong=lambda case, seen, expected: (
+                f"No NaN any more, but the examples lie as {cut(case)} on the replicas and each replica still divides "
+                f"by its own share: {times(seen, expected)}."
+            ),
+            try_this="Divide by the number of examples on *all* replicas: then nothing is left to hide.",
+            variants=[
+                lambda errors: tf.reduce_sum(errors) / tf.maximum(examples_here(errors), 1.0),
+                lambda errors: tf.reduce_mean(errors) if len(errors) else tf.constant(0.0),
+            ],
+        ),
+        Mistake(
+            "mean of the replicas' means",
+            lambda errors: (
+                tf.math.divide_no_nan(tf.reduce_sum(errors), examples_here(errors)) / replicas_here()
+            ),
+            went_wrong=lambda case, seen, expected: (
+                f"The examples lie as {cut(case)} on the replicas. Each replica counts the same in a mean of means, "
+                "so an example in a short share weighs more than the others, and an empty share counts as a loss of 0."
+            ),
+            try_this="Each example should weigh the same: divide by how many there are on all replicas together.",
+            variants=[
+                lambda errors: (
+                    tf.reduce_sum(errors) / (tf.maximum(examples_here(errors), 1.0) * replicas_here())
+                )
+            ],
+        ),
+        Mistake(
+            "mean of the busy replicas' means",
+            lambda errors: (
+                tf.math.divide_no_nan(tf.reduce_sum(errors), examples_here(errors))
+                / over_all("SUM", tf.cast(tf.size(errors) > 0, tf.float32))
+            ),
+            went_wrong=lambda case, seen, expected: (
+                "Replicas without examples are left out, which is right; but the others count the same each, "
+                f"and the examples lie as {cut(case)}."
+            ),
+            try_this="Add up how many examples there are, not how many replicas have some.",
+        ),
+        Mistake(
+            "own share instead of all",
+            lambda errors: over_all("SUM", tf.reduce_sum(errors)) / examples_here(errors),
+            went_wrong="The errors of all replicas are divided by the examples of one. Both have to be of the same set.",
+            try_this="It is the *number of examples* that has to be added up over the replicas.",
+        ),
+        Mistake(
+            "counted once for each replica",
+            lambda errors: over_all("SUM", tf.reduce_sum(errors)) / over_all("SUM", examples_here(errors)),
+            went_wrong=lambda case, seen, expected: (
+                f"The result is {times(seen, expected)}, once for each of the {case['replicas']} replicas. Either every "
+                "replica returns the mean over the whole batch, and these means are added up once more; or you "
+                "divided by the MEAN of the counts, which is what one replica holds on average."
+            ),
+            try_this="Return only this replica's part: its own errors, over the SUM of all counts.",
+            variants=[lambda errors: tf.reduce_sum(errors) / over_all("MEAN", examples_here(errors))],
+        ),
+        Mistake(
+            "batch size hard-coded",
+            lambda errors: tf.reduce_sum(errors) / 8,
+            went_wrong=lambda case, seen, expected: (
+                f"You divide by {expected[LOSS] * case['examples'] / seen[LOSS]:.4g}; this last batch has only "
+                f"{case['examples']} examples, so each of them counts for too little or too much."
+            ),
+            try_this="Count what is really there: add the shares' lengths up over the replicas.",
+            variants=[lambda errors: tf.reduce_sum(errors) / 64, lambda errors: tf.reduce_sum(errors)],
+            recognises=is_hard_coded,
+        ),
+    ],
+    also_right=[
+        lambda errors: tf.math.divide_no_nan(tf.reduce_sum(errors), over_all("SUM", examples_here(errors))),
+        lambda errors: tf.reduce_sum(errors / over_all("SUM", examples_here(errors))),
+        lambda errors: tf.reduce_sum(errors) / (over_all("MEAN", examples_here(errors)) * replicas_here()),
+    ],
+)
+
+EXERCISES = [COMPUTE_LOSS, L2_LOSS, UNEVEN_BATCH]

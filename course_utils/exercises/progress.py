@@ -1,0 +1,142 @@
+"""What a learner has done so far, kept in `.course/progress.json`.
+
+Looked for upwards from the working folder; the environment variable COURSE_PROGRESS names another file, or `off`.
+A damaged file is set aside and begun anew; a folder that cannot be written to costs the saving, not the check.
+"""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+from course_utils.exercises.model import Outcome
+
+try:
+    import fcntl
+except ImportError:  # Windows: the last writer wins
+    fcntl = None
+
+SETTING = "COURSE_PROGRESS"
+_memory: dict = {}
+
+
+class Progress:
+    """The exercises' states in one file. The writing methods return what went wrong in saving, or ''."""
+
+    def __init__(self, path: Path | None):
+        self.path = path
+        self.trouble = ""
+
+    @classmethod
+    def here(cls) -> "Progress":
+        """The progress that belongs to the working folder."""
+        setting = os.environ.get(SETTING)
+        if setting == "off":
+            return cls(None)
+        return cls(Path(setting) if setting else _project_folder() / ".course" / "progress.json")
+
+    def outcome(self, exercise_id: str) -> Outcome:
+        """The best outcome so far: once passed, it stays passed."""
+        return Outcome(self._state(exercise_id).get("outcome", Outcome.NOT_ATTEMPTED))
+
+    def attempts(self, exercise_id: str) -> int:
+        """How many times an attempted answer was checked."""
+        return self._state(exercise_id).get("attempts", 0)
+
+    def hints(self, exercise_id: str) -> int:
+        """The number of the last hint shown, counted from 1; 0 if none was."""
+        return self._state(exercise_id).get("hints", 0)
+
+    def record(self, exercise_id: str, outcome: Outcome) -> str:
+        """Count a check."""
+        if outcome is Outcome.NOT_ATTEMPTED:
+            return ""
+
+        def change(state):
+            state["attempts"] = state.get("attempts", 0) + 1
+            if state.get("outcome") != Outcome.PASSED:
+                state["outcome"] = str(outcome)
+
+        return self._change(exercise_id, change)
+
+    def record_hint(self, exercise_id: str, number: int) -> str:
+        """Remember that a hint was shown."""
+        return self._change(exercise_id, lambda state: state.update(hints=max(number, state.get("hints", 0))))
+
+    def _state(self, exercise_id):
+        return self._read().get(exercise_id, {})
+
+    def _change(self, exercise_id, change):
+        if self.path is None:
+            change(_memory.setdefault(exercise_id, {}))
+            return ""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(self.path.with_suffix(".lock")):
+                states = self._read()
+                change(states.setdefault(exercise_id, {}))
+                _replace(self.path, json.dumps({"exercises": states}, indent=1, sort_keys=True))
+        except OSError as error:
+            change(_memory.setdefault(exercise_id, {}))
+            return f"Progress could not be saved ({error.strerror or error})."
+        return self.trouble
+
+    def _read(self):
+        if self.path is None:
+            return _memory
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return dict(_memory)
+        except (OSError, UnicodeDecodeError):
+            text = ""
+        states = _parsed(text)
+        if states is None:
+            self._set_aside()
+            return {}
+        return states
+
+    def _set_aside(self):
+        aside = self.path.with_suffix(".damaged.json")
+        self.trouble = f"The saved progress was damaged and begins anew; the old file is {aside.name}."
+        with contextlib.suppress(OSError):
+            os.replace(self.path, aside)
+
+
+def _project_folder():
+    """The nearest folder upwards that already has `.course`, or is the course; else the working folder."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / ".course").is_dir() or (folder / "course_utils").is_dir():
+            return folder
+    return here
+
+
+def _parsed(text):
+    """The states by exercise id, or None if the text is not what we write."""
+    try:
+        states = json.loads(text)["exercises"]
+        sound = all(
+            isinstance(state.get("attempts", 0), int)
+            and isinstance(state.get("hints", 0), int)
+            and Outcome(state.get("outcome", Outcome.NOT_ATTEMPTED))
+            for state in states.values()
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return states if sound else None
+
+
+@contextlib.contextmanager
+def _locked(path):
+    with open(path, "a") as file:
+        if fcntl:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _replace(path, text):
+    """Write so that a reader sees the old file or the new one, never half of one."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    os.replace(draft, path)
