@@ -1,0 +1,128 @@
+"""Sentences about workers that died, wait or were left: who, where in the code, and for whom."""
+
+import os
+import signal
+import sysconfig
+import time
+
+_LIBRARIES = tuple(
+    {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+_OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+
+
+def death(worker) -> str:
+    """How a worker process ended that gave no result."""
+    code, name = worker.process.exit_code, worker.name.capitalize()
+    when = "" if "start" in worker.stages else " before its function began"
+    if code < 0:
+        return f"{name} was killed by {signal_name(-code)}{when}."
+    return f"{name} ended with exit code {code}{when or ' before its function returned'}."
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def who_left(workers) -> str:
+    """Who of the others is not there, the likely cause of an error that tells of somebody missing."""
+    parts = [f"{w.name} had returned already" for w in workers if w.finished]
+    parts += [f"{w.name} is stopped" for w in workers if not w.finished and is_stopped(w)]
+    return f"{' and '.join(parts)}, so nobody answered." if parts else ""
+
+
+def left_behind(left, running) -> str:
+    """The beginning of a sentence on workers that wait for one that has returned."""
+    who = " and ".join(f"{w.name} ended after {w.stages['exit']:.1f} s" for w in left)
+    return f"{who[0].upper()}{who[1:]}, and the others still wait for it: "
+
+
+def waits(workers) -> str:
+    """Who waits where, one part a worker."""
+    return "; ".join(_state(worker, workers) for worker in workers) + "."
+
+
+def _state(worker, workers) -> str:
+    if worker.finished:
+        return f"{worker.name} has finished"
+    if is_stopped(worker):
+        return f"{worker.name} is stopped (SIGSTOP)"
+    if worker.connecting:
+        missing = [w.name for w in workers if w is not worker and not w.making_strategy]
+        return f"{worker.name} waits for {' and '.join(missing) or 'the others'} to join"
+    where = place(worker.stack, worker.job.sources)
+    if worker.job.alone_is_wrong and not worker.making_strategy:
+        return f"{worker.name} has not made its strategy and is {where}"
+    return f"{worker.name} {'waits' if in_tensorflow(worker.stack) else 'is'} {where}"
+
+
+def place(stack, cells=()) -> str:
+    """Where a stack stands in the user's own code: "in step, cell line 7 (`strategy.run(…)`)"."""
+    if not stack:
+        return "busy and does not say where"
+    own = [frame for frame in stack if not _is_library(frame[0])]
+    if not own:
+        return f"in {stack[-1][2]}"
+    file, number, function, line = own[-1]
+    source = "cell" if file in cells else os.path.basename(file)
+    text = f" (`{line.strip()}`)" if line.strip() else ""
+    return f"in {function}, {source} line {number}{text}"
+
+
+def _is_library(file: str) -> bool:
+    real = os.path.realpath(file)
+    return (
+        file.startswith("<frozen") or "__autograph_generated" in file or real.startswith((*_LIBRARIES, _OWN))
+    )
+
+
+def in_tensorflow(stack) -> bool:
+    """Whether the innermost Python frame is TensorFlow's."""
+    return bool(stack) and f"{os.sep}tensorflow{os.sep}" in stack[-1][0]
+
+
+def stack_text(stack) -> str:
+    """A stack as Python prints it."""
+    return "".join(
+        f'  File "{file}", line {number}, in {name}\n    {line}\n' for file, number, name, line in stack
+    )
+
+
+def is_stopped(worker) -> bool:
+    """Whether the process is halted by a signal."""
+    import psutil
+
+    try:
+        return psutil.Process(worker.process.pid).status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False
+
+
+class Idle:
+    """Tells for how long a process has used next to no processor time."""
+
+    SHARE, EVERY = 0.02, 1.0  # below 2 % of one core counts as idle; looked at every second
+
+    def __init__(self):
+        self.since = self.looked = None
+        self.used = 0.0
+
+    def seconds(self, pid: int) -> float:
+        now = time.monotonic()
+        if self.looked is None or now - self.looked >= self.EVERY:
+            self._look(pid, now)
+        return now - self.since
+
+    def _look(self, pid: int, now: float) -> None:
+        import psutil
+
+        try:
+            used = sum(psutil.Process(pid).cpu_times()[:2])
+        except psutil.Error:
+            used = self.used
+        if self.looked is None or used - self.used > self.SHARE * (now - self.looked):
+            self.since = now
+        self.looked, self.used = now, used

@@ -1,0 +1,48 @@
+"""What can go wrong while a cluster runs. A wrong configuration is a `ConfigError` and starts nothing."""
+
+from course_utils.errors import ClusterError
+
+
+class WorkerError(ClusterError):
+    """The function raised in a worker.
+
+    `task` is its name ("worker 1"), `original` the exception itself where it could travel (else None),
+    `remote_traceback` the worker's own traceback as text. `notes` holds what happened to the others.
+    """
+
+    task: str = ""
+    original: BaseException | None = None
+    remote_traceback: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"{super().__str__()}\n\n{self.remote_traceback}" if self.remote_traceback else super().__str__()
+        )
+
+    def __reduce__(self):
+        return _rebuild, (super().__reduce__(), self.task, self.remote_traceback, self.original)
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the worker's traceback, not the machinery that brought it here."""
+        return [
+            *self.remote_traceback.rstrip().splitlines(),
+            "",
+            f"{type(self).__name__}: {super().__str__()}",
+        ]
+
+
+class WorkerDied(ClusterError):
+    """A worker process ended without a result: killed, crashed, `os._exit`, or gone before it joined."""
+
+
+class ClusterTimeout(ClusterError):
+    """The cluster hung: the message says who waits for whom, `stacks` has the Python stack of each worker."""
+
+    stacks: dict[str, str] = {}  # noqa: RUF012 (replaced, never filled)
+
+
+def _rebuild(parts, task, remote_traceback, original):
+    make, arguments = parts
+    error = make(*arguments)
+    error.task, error.remote_traceback, error.original = task, remote_traceback, original
+    return error

@@ -1,0 +1,248 @@
+"""A real cluster on this machine: one process a task, real gRPC, real collectives, up in about a second."""
+
+import linecache
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from course_utils.cluster import output, pool, ports, travel
+from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs, task_of
+from course_utils.cluster.supervisor import Run, Worker
+from course_utils.cluster.worker import IN_WORKER, Job
+from course_utils.errors import ClusterError, ConfigError
+
+STAGES = ("start", "server up", "connected", "first step", "exit")
+KEPT_RUNS = 10  # folders of failed runs that are kept
+
+
+class LocalCluster:
+    """Workers on this machine; `run` calls a function on each and returns what each returned.
+
+    workers: how many; chief=True adds a chief, ps=n parameter servers, evaluator=True an evaluator.
+    devices_per_worker: replicas in each. timeout: seconds for one run, counted from when all have started.
+    output: "lines" (each with its worker's name), "columns" (side by side in a notebook) or "quiet".
+    log_dir: where folders of failed runs go (else a temporary folder). start_method: "fork" or "spawn".
+    env: environment variables for the workers; TF_CPP_MIN_LOG_LEVEL="0" turns TensorFlow's own messages on.
+    check=False lets `run_with` start configurations that look wrong.
+    """
+
+    def __init__(
+        self,
+        workers: int = 2,
+        devices_per_worker: int = 1,
+        timeout: float = 120,
+        *,
+        chief: bool = False,
+        ps: int = 0,
+        evaluator: bool = False,
+        output: str = "lines",
+        log_dir: str | os.PathLike | None = None,
+        start_method: str | None = None,
+        env: dict[str, str] | None = None,
+        check: bool = True,
+    ):
+        self.workers = _whole("workers", workers, 0 if chief else 1)
+        self.devices_per_worker = _whole("devices_per_worker", devices_per_worker, 1)
+        self.timeout = timeout
+        self.chief, self.ps, self.evaluator = bool(chief), _whole("ps", ps, 0), bool(evaluator)
+        self.output = _one_of("output", output, ("lines", "columns", "quiet"))
+        self.start_method = _one_of("start_method", start_method or pool.default_method(), ("fork", "spawn"))
+        self.log_dir, self.env, self.check = log_dir, dict(env or {}), check
+        self.configs: list[str] = []
+        self.logs: list[str] = []
+        self.timeline: list[list[tuple[str, float]]] = []
+
+    def __enter__(self) -> "LocalCluster":
+        return self
+
+    def __exit__(self, *_) -> None:
+        """Nothing to do: each run ends its own workers, also when it fails."""
+
+    @property
+    def tasks(self) -> list[str]:
+        """The names of the tasks, in the order of the results."""
+        return [str(task) for task in self._config(["x:1"] * self._size()).tasks]
+
+    def warm_up(self) -> "LocalCluster":
+        """This cluster, once the process that imports TensorFlow for all is ready. `run` does it too."""
+        if self.start_method == "fork":
+            pool.the_pool(self._log_level())
+        return self
+
+    def run(self, fn: Callable, *args, **kwargs) -> list:
+        """What `fn(*args, **kwargs)` returned on each task, chief first; tensors become NumPy arrays.
+
+        `fn` starts as a script would: TF_CONFIG is set, nothing of TensorFlow is in use, it makes its own
+        strategy. Raises WorkerError, WorkerDied, ClusterTimeout or ConfigError, when all are stopped.
+        """
+        self._refuse_nesting()
+        held = [ports.HeldPort() for _ in range(self._size())]
+        try:
+            config = self._config([port.address for port in held])
+            return self._run(config.tf_configs(), held, fn, args, kwargs)
+        finally:
+            for port in held:
+                port.release()
+
+    def run_with(self, configs: Sequence[str | None], fn: Callable, *args, **kwargs) -> list:
+        """The same with TF_CONFIG texts of your own, one a process; None leaves it unset.
+
+        They are checked first; ConfigError says what could not work.
+        """
+        self._refuse_nesting()
+        if self.check:
+            check_tf_configs(configs)
+            _check_here(configs)
+        return self._run(list(configs), [None] * len(configs), fn, args, kwargs)
+
+    def _size(self) -> int:
+        return self.workers + self.chief + self.ps + self.evaluator
+
+    def _config(self, addresses: list[str]) -> ClusterConfig:
+        counts = {"chief": self.chief, "worker": self.workers, "ps": self.ps, "evaluator": self.evaluator}
+        left = iter(addresses)
+        return ClusterConfig(**{kind: [next(left) for _ in range(n)] for kind, n in counts.items()})
+
+    def _run(self, configs: list[str | None], held: list, fn: Callable, args: tuple, kwargs: dict) -> list:
+        _refuse_stale_tf_config()
+        payload = travel.pack_call(fn, args, kwargs)
+        self.warm_up()
+        self.configs, self.logs, self.timeline = configs, [], []
+        folder = _new_folder(self.log_dir)
+        (folder / "payload.pickle").write_bytes(payload)
+        workers = self._make_workers(configs, held, folder)
+        run = Run(
+            workers, self._start, output.make_display(self.output, [w.name for w in workers]), self.timeout
+        )
+        failed = True
+        try:
+            results = run.results()
+            failed = False
+            return results
+        finally:
+            self.logs = [worker.log.text() for worker in workers]
+            self.timeline = [_in_order(worker.stages) for worker in workers]
+            _clean_up(folder, keep_logs=failed)
+
+    def _start(self, log: int):
+        start = pool.start_forked if self.start_method == "fork" else pool.start_spawned
+        return start(log, self._log_level())
+
+    def _log_level(self) -> str:
+        return str(self.env.get("TF_CPP_MIN_LOG_LEVEL", "2"))
+
+    def _make_workers(self, configs, held, folder: Path) -> list[Worker]:
+        tasks = [task_of(text, number) for number, text in enumerate(configs)]
+        training = sum(task.type in ("chief", "worker") for task in tasks)
+        sources = _notebook_sources()
+        workers = []
+        for task, text, port in zip(tasks, configs, held, strict=True):
+            job = Job(
+                task=str(task),
+                tf_config=text,
+                alone_is_wrong=training > 1 and task.type in ("chief", "worker"),
+                folder=str(folder),
+                devices=self.devices_per_worker,
+                threads=max(1, _cores() // training),
+                environment=self.env,
+                directory=os.getcwd(),
+                path=[entry or os.getcwd() for entry in sys.path],
+                sources=sources,
+            )
+            log = output.Log(
+                folder / f"{str(task).replace(' ', '-')}.log", "TF_CPP_MIN_LOG_LEVEL" in self.env
+            )
+            workers.append(Worker(task, job, log, _port_of(text, task), port))
+        return workers
+
+    def _refuse_nesting(self) -> None:
+        if os.environ.get(IN_WORKER):
+            raise ClusterError(
+                f"This code runs in {os.environ[IN_WORKER]}, and a worker cannot start a cluster of its own.",
+                cure="Call LocalCluster from the notebook or the script, outside the function that it runs.",
+            )
+
+
+def _refuse_stale_tf_config() -> None:
+    if os.environ.get("TF_CONFIG"):
+        raise ConfigError(
+            "TF_CONFIG is set in this notebook's own process, which is not a worker: a strategy made here would "
+            "wait for others for ever.",
+            cause="an earlier cell or the shell has set it.",
+            cure='Run del os.environ["TF_CONFIG"]; each worker gets its own.',
+        )
+
+
+def _check_here(configs: Sequence[str]) -> None:
+    """Every task of a LocalCluster runs here, and on a port that is free."""
+    for number, text in enumerate(configs):
+        task = task_of(text, number)
+        port = _port_of(text, task)
+        taken_by = port and ports.holder(port)
+        if taken_by:
+            raise ConfigError(
+                f"Port {port}, where {task} is to listen, is taken by {taken_by}.",
+                cure=f"Give {task} another port, or end that program.",
+            )
+
+
+def _port_of(text: str | None, task: Task) -> int | None:
+    try:
+        cluster = ClusterConfig.from_tf_config(text).cluster
+        return int(cluster[task.type][task.index].rpartition(":")[2])
+    except (ConfigError, LookupError):
+        return None
+
+
+def _notebook_sources() -> dict[str, list[str]]:
+    """The source lines of cells: they exist only in this process, and tracebacks and AutoGraph need them."""
+    cached = linecache.cache.items()
+    return {name: entry[2] for name, entry in list(cached) if len(entry) == 4 and not os.path.exists(name)}
+
+
+def _new_folder(log_dir) -> Path:
+    base = Path(log_dir) if log_dir else Path(tempfile.gettempdir()) / f"course-runs-{_user()}"
+    base.mkdir(parents=True, exist_ok=True)
+    for old in sorted(base.glob("run-*"), key=lambda path: path.name)[: -KEPT_RUNS or None]:
+        shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=time.strftime("run-%Y%m%d-%H%M%S-"), dir=base)).resolve()
+
+
+def _user() -> str:
+    return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "me")
+
+
+def _clean_up(folder: Path, keep_logs: bool) -> None:
+    if not keep_logs:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for file in folder.glob("*.pickle"):
+        file.unlink(missing_ok=True)
+
+
+def _in_order(stages: dict[str, float]) -> list[tuple[str, float]]:
+    return [(name, stages[name]) for name in STAGES if name in stages]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _whole(name: str, value, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(
+            f"LocalCluster({name}={value!r}) cannot be.", expected=f"a whole number from {least}."
+        )
+    return value
+
+
+def _one_of(name: str, value, allowed: tuple):
+    if value not in allowed:
+        raise ConfigError(
+            f"LocalCluster({name}={value!r}) cannot be.", expected=f"one of {', '.join(allowed)}."
+        )
+    return value

@@ -1,0 +1,296 @@
+"""Worker processes, seen from the caller: forked from one warm process, or spawned where fork is not safe."""
+
+import atexit
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from multiprocessing import connection
+from pathlib import Path
+
+from course_utils.cluster.zygote import FORK, KILL, NUMBER, READY, kill_group
+from course_utils.errors import ClusterError
+
+PRELOAD = ["course_utils.cluster.warm"]
+START_DEADLINE = 180  # seconds for one import of TensorFlow on a very busy machine
+END_DEADLINE = 10  # seconds for the kernel to end a killed process
+
+
+def default_method() -> str:
+    """ "fork" where a forked child may use what its parent imported, "spawn" elsewhere (macOS, Windows)."""
+    return "fork" if sys.platform == "linux" else "spawn"
+
+
+class Pool:
+    """The warm process of this kernel. Use `the_pool()`."""
+
+    def __init__(self, log_level: str):
+        self.log_level, self.owner = log_level, os.getpid()
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
+        with theirs:
+            # A session of its own: an interrupt of the notebook must not reach it.
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, _search_path(), str(theirs.fileno()), json.dumps(PRELOAD)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self.errors,
+                stderr=self.errors,
+                start_new_session=True,
+                env=_base_environment(log_level),
+            )
+        self.warm = False
+
+    def usable(self) -> bool:
+        """Whether the process lives and is a child of this very process (a forked kernel has none)."""
+        return self.owner == os.getpid() and self.process.poll() is None
+
+    def wait_until_warm(self) -> None:
+        if self.warm:
+            return
+        self.control.settimeout(START_DEADLINE)
+        with contextlib.suppress(OSError):
+            self.warm = self.control.recv(len(READY)) == READY
+        self.control.settimeout(None)
+        if not self.warm:
+            self.close()
+            raise ClusterError(
+                "The warm process, which imports TensorFlow once for all workers, did not start.",
+                cause=self._said() or "it was killed, or the machine is short of memory.",
+                cure="Run `course doctor`.",
+            )
+
+    def fork(self, channel: socket.socket, log: int) -> "ForkedWorker":
+        ours, theirs = socket.socketpair()
+        with theirs, channel:
+            try:
+                socket.send_fds(self.control, [FORK], [theirs.fileno(), channel.fileno(), log])
+                theirs.close()
+                ours.settimeout(START_DEADLINE / 6)
+                pid = _read_number(ours)
+            except BaseException as error:
+                ours.close()
+                if isinstance(error, OSError):
+                    pid = None
+                else:
+                    raise
+        if pid is None:
+            self.close()
+            raise ClusterError(
+                "The warm process ended while it started a worker.", cause=self._said(), cure="Run it again."
+            )
+        return ForkedWorker(pid, ours)
+
+    def close(self) -> None:
+        """End the process; its workers end with it."""
+        if self.owner != os.getpid():
+            return
+        self.control.close()
+        try:
+            self.process.wait(END_DEADLINE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _said(self) -> str:
+        self.errors.seek(0)
+        lines = self.errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+
+# The warm process of each kernel: the one global state of the package.
+_lock = threading.Lock()
+_current: Pool | None = None
+
+
+def the_pool(log_level: str = "2") -> Pool:
+    """The warm process of this kernel, started or restarted if need be; waits until it is warm."""
+    global _current
+    with _lock:
+        if _current is None or not _current.usable() or _current.log_level != log_level:
+            if _current is not None:
+                _current.close()
+            _current = Pool(log_level)
+        _current.wait_until_warm()
+        return _current
+
+
+@atexit.register
+def close_the_pool() -> None:
+    """End the warm process. The next cluster starts another."""
+    global _current
+    if _current is not None:
+        _current.close()
+        _current = None
+
+
+class ForkedWorker:
+    """A worker forked by the warm process, which watches it and kills it when its lifeline breaks."""
+
+    def __init__(self, pid: int, lifeline: socket.socket):
+        self.pid, self.lifeline, self.exit_code = pid, lifeline, None
+        lifeline.setblocking(False)
+
+    def poll(self) -> int | None:
+        """The exit code (negative: the signal that killed it), None while it runs."""
+        if self.exit_code is None:
+            try:
+                code = _read_number(self.lifeline)
+            except BlockingIOError:
+                return None
+            except OSError:
+                code = None
+            if code is None:  # the warm process is gone; the kernel has killed its workers with it
+                kill_group(self.pid)
+                code = -signal.SIGKILL
+            self.exit_code = code
+            self.lifeline.close()
+        return self.exit_code
+
+    def kill(self) -> None:
+        if self.exit_code is None:
+            with contextlib.suppress(OSError):
+                self.lifeline.send(KILL)
+
+    def wait(self, seconds: float) -> None:
+        """Until it has ended; if the warm process does not answer, kill from here."""
+        if self.exit_code is None:
+            connection.wait([self.lifeline], seconds)
+        if self.poll() is None:
+            kill_group(self.pid)
+            self.exit_code = -signal.SIGKILL
+            self.lifeline.close()
+
+
+class SpawnedWorker:
+    """A worker started like any other program. Slower, the same otherwise."""
+
+    def __init__(self, process: subprocess.Popen):
+        self.process, self.pid = process, process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.process.returncode
+
+    def poll(self) -> int | None:
+        """The exit code (negative: the signal that killed it), None while it runs."""
+        if self.process.returncode is None and self.process.poll() is not None:
+            self._end_children()
+        return self.process.returncode
+
+    def kill(self) -> None:
+        if self.process.returncode is None:
+            self._end_children()
+            self.process.kill()
+
+    def wait(self, seconds: float) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+
+    def _end_children(self) -> None:
+        if os.name == "posix":
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        else:
+            _end_descendants(self.pid)
+
+
+def start_forked(log: int, log_level: str) -> tuple[ForkedWorker, connection.Connection]:
+    """A forked worker and the caller's end of its channel; `log` is the file descriptor that it writes to."""
+    pool = the_pool(log_level)
+    ours, theirs = socket.socketpair()
+    try:
+        worker = pool.fork(theirs, log)
+    except BaseException:
+        ours.close()
+        raise
+    return worker, connection.Connection(ours.detach())
+
+
+def start_spawned(log: int, log_level: str) -> tuple[SpawnedWorker, connection.Connection]:
+    """A spawned worker and the caller's end of its channel, once it has called back."""
+    key = secrets.token_hex(16)
+    folder = tempfile.mkdtemp(prefix="course-")
+    address = os.path.join(folder, "s") if os.name == "posix" else rf"\\.\pipe\course-{key}"
+    try:
+        with connection.Listener(address, authkey=key.encode()) as listener:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT_SPAWNED, _search_path(), address],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=_base_environment(log_level) | {"COURSE_CHANNEL_KEY": key},
+            )
+            worker = SpawnedWorker(process)
+            try:
+                return worker, _call_back(listener, worker)
+            except BaseException:
+                worker.kill()
+                worker.wait(END_DEADLINE)
+                raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _call_back(listener: connection.Listener, worker: SpawnedWorker) -> connection.Connection:
+    """The channel, once the worker has opened it; it does so before it imports anything slow."""
+    box: list[connection.Connection] = []
+    waiting = threading.Thread(target=lambda: box.append(listener.accept()), daemon=True)
+    waiting.start()
+    end = time.monotonic() + START_DEADLINE
+    while waiting.is_alive() and worker.poll() is None and time.monotonic() < end:
+        waiting.join(0.02)
+    if box:
+        return box[0]
+    raise ClusterError("A worker process ended before it could start.", cure="Run `course doctor`.")
+
+
+# Both ways to start get the caller's search path, and never its main module.
+_BOOT = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from course_utils.cluster.zygote import main
+main(int(sys.argv[2]), json.loads(sys.argv[3]))
+"""
+_BOOT_SPAWNED = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from course_utils.cluster.worker import main_spawned
+main_spawned(sys.argv[2])
+"""
+
+
+def _search_path() -> str:
+    here = str(Path(__file__).parents[2])
+    path = [entry or os.getcwd() for entry in sys.path]
+    return json.dumps(path if here in path else [*path, here])
+
+
+def _base_environment(log_level: str) -> dict[str, str]:
+    """The caller's environment, without what must not reach a worker."""
+    kept = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    # NumPy's own threads would only compete with TensorFlow's, and a forked process should have none.
+    return kept | {"TF_CPP_MIN_LOG_LEVEL": log_level, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def _read_number(sock: socket.socket) -> int | None:
+    data = sock.recv(NUMBER.size)
+    return NUMBER.unpack(data)[0] if len(data) == NUMBER.size else None
+
+
+def _end_descendants(pid: int) -> None:
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                child.kill()

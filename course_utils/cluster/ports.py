@@ -1,0 +1,52 @@
+"""Free ports on this machine, held until their worker takes them."""
+
+import contextlib
+import socket
+
+
+class HeldPort:
+    """A port of 127.0.0.1 that nobody else is given until it is released.
+
+    The socket is bound and does not listen. With SO_REUSEADDR on both sides, gRPC can bind the same port and
+    listen while we hold it, so there is no moment in which another program could get it.
+    """
+
+    def __init__(self):
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", 0))
+        self.number = self._socket.getsockname()[1]
+        self.address = f"127.0.0.1:{self.number}"
+
+    def release(self) -> None:
+        self._socket.close()
+
+
+def listens(port: int) -> bool:
+    """Whether some program of this machine accepts connections on the port."""
+    with socket.socket() as probe:
+        probe.settimeout(0.2)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def holder(port: int) -> str | None:
+    """Who has the port: "python (process 1234)", "another program"; None if it is free."""
+    with contextlib.closing(socket.socket()) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("", port))
+            # A bound socket that does not listen would let us bind; listening settles it.
+            trial.listen(1)
+        except OSError:
+            return _program_on(port) or "another program"
+    return None
+
+
+def _program_on(port: int) -> str | None:
+    import psutil
+
+    with contextlib.suppress(psutil.Error, OSError):
+        for entry in psutil.net_connections("tcp"):
+            if entry.laddr and entry.laddr.port == port and entry.pid:
+                return f"{psutil.Process(entry.pid).name()} (process {entry.pid})"
+    return None

@@ -1,0 +1,287 @@
+"""One run of a cluster: start the workers, follow them, decide how it ends, and leave nothing behind."""
+
+import contextlib
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing import connection
+
+from course_utils.cluster import diagnosis, ports, travel
+from course_utils.cluster.config import Task, check_tf_configs
+from course_utils.cluster.errors import ClusterTimeout, WorkerDied, WorkerError
+from course_utils.cluster.output import Log
+from course_utils.cluster.pool import END_DEADLINE
+from course_utils.cluster.worker import Job, RemoteError
+from course_utils.errors import CourseError
+
+TICK = 0.02  # seconds between two looks at output, processes and ports
+START_DEADLINE = 120  # seconds from the process to the function: an import of TensorFlow where it is spawned
+CAUSE_GRACE = 1.5  # seconds in which a worker that caused another's error can report its own
+JOIN_GRACE = 1.0  # seconds that a worker may wait for one that has ended without joining
+STUCK_AFTER = 6.0  # idle seconds in TensorFlow, after which a worker waits in vain for one that has finished
+
+
+@dataclass
+class Worker:
+    """What the caller knows about one worker."""
+
+    task: Task
+    job: Job
+    log: Log
+    port: int | None
+    held: ports.HeldPort | None = None
+    process: object = None
+    channel: connection.Connection | None = None
+    stages: dict[str, float] = field(default_factory=dict)
+    seen_config: str | None = None
+    making_strategy: bool = False
+    result: str | None = None  # the file that holds it
+    error: RemoteError | None = None
+    stack: list | None = None
+    idle: diagnosis.Idle = field(default_factory=diagnosis.Idle)
+
+    @property
+    def name(self) -> str:
+        return str(self.task)
+
+    @property
+    def finished(self) -> bool:
+        return self.result is not None
+
+    @property
+    def connecting(self) -> bool:
+        return self.making_strategy and "connected" not in self.stages
+
+    @property
+    def died(self) -> bool:
+        return (
+            self.process is not None
+            and self.process.exit_code is not None
+            and not (self.finished or self.error)
+        )
+
+
+class Run:
+    """Start `workers`, return their results in order; a CourseError says why there are none."""
+
+    def __init__(self, workers: list[Worker], start: Callable, display, timeout: float):
+        self.workers, self.start, self.display, self.timeout = workers, start, display, timeout
+        self.began = time.monotonic()
+        self.first_error_at: float | None = None
+
+    def results(self) -> list:
+        try:
+            self._launch()
+            self._follow()
+            self._read_output(last=True)
+            return [self._result(worker) for worker in self.workers]
+        finally:
+            self._end()
+
+    def _launch(self) -> None:
+        for worker in self.workers:
+            worker.process, worker.channel = self.start(worker.log.file.fileno())
+        for worker in self.workers:
+            with contextlib.suppress(OSError):  # it is dead already; noticed below
+                worker.channel.send(("job", worker.job))
+
+    def _follow(self) -> None:
+        while not all(worker.finished for worker in self._needed()):
+            channels = [worker.channel for worker in self.workers if worker.channel]
+            if channels:
+                connection.wait(channels, TICK)
+            else:
+                time.sleep(TICK)
+            self._look()
+            self._judge()
+
+    def _needed(self) -> list[Worker]:
+        """Those whose results end the run; parameter servers, and workers of a coordinator, only serve."""
+        types = {worker.task.type for worker in self.workers}
+        servers = {"ps"} | ({"worker"} if {"ps", "chief"} <= types else set())
+        return [worker for worker in self.workers if worker.task.type not in servers]
+
+    def _look(self) -> None:
+        for worker in self.workers:
+            worker.process.poll()
+            self._receive(worker)  # after the poll: the last message of one that has ended counts
+            if worker.process.exit_code is not None:
+                worker.stages.setdefault("exit", self._now())
+            self._look_for_server(worker)
+        self._read_output()
+
+    def _receive(self, worker: Worker) -> None:
+        try:
+            while worker.channel and worker.channel.poll():
+                self._note(worker, *worker.channel.recv())
+        except (EOFError, OSError, pickle.UnpicklingError):
+            worker.channel.close()
+            worker.channel = None
+
+    def _note(self, worker: Worker, kind: str, *content) -> None:
+        if kind == "stage":
+            name, at = content
+            worker.stages[name] = at - self.began
+        elif kind == "strategy":
+            worker.making_strategy, worker.seen_config = True, content[0]
+        elif kind == "stacks":
+            worker.stack = content[0]
+        elif kind == "result":
+            worker.result = content[0]
+            worker.stages["exit"] = self._now()
+        elif kind == "error":
+            worker.error = content[0]
+            worker.stages["exit"] = self._now()
+            self.first_error_at = self.first_error_at or time.monotonic()
+
+    def _look_for_server(self, worker: Worker) -> None:
+        if (
+            worker.port
+            and "start" in worker.stages
+            and "server up" not in worker.stages
+            and ports.listens(worker.port)
+        ):
+            worker.stages["server up"] = self._now()
+            if worker.held:
+                worker.held.release()
+
+    def _read_output(self, last: bool = False) -> None:
+        for number, worker in enumerate(self.workers):
+            self.display.show(number, worker.log.read(last))
+
+    def _now(self) -> float:
+        return time.monotonic() - self.began
+
+    def _judge(self) -> None:
+        """Raise what ends the run, if anything does."""
+        self._judge_configurations()
+        self._judge_errors()
+        self._judge_deaths()
+        self._judge_consequences()
+        self._judge_joining()
+        self._judge_stuck()
+        self._judge_time()
+
+    def _judge_configurations(self) -> None:
+        """Each was checked before the start; a function may have set another one since."""
+        for worker in self.workers:
+            if worker.error and worker.error.kind == "ConfigError" and worker.error.pickled:
+                raise pickle.loads(worker.error.pickled)
+        if any(w.seen_config not in (None, w.job.tf_config) for w in self.workers):
+            seen = [worker.seen_config or worker.job.tf_config for worker in self.workers]
+            if self.workers[0].job.alone_is_wrong:
+                check_tf_configs(seen)
+
+    def _judge_errors(self) -> None:
+        for worker in sorted(self.workers, key=lambda w: w.stages.get("exit", 0)):
+            if worker.error and not worker.error.consequence:
+                raise self._worker_error(worker)
+
+    def _judge_deaths(self) -> None:
+        for worker in self.workers:
+            if worker.died:
+                raise WorkerDied(diagnosis.death(worker), cure=self._where_logs())
+            if "start" not in worker.stages and not worker.error and self._now() > START_DEADLINE:
+                raise WorkerDied(f"{worker.name.capitalize()} did not start within {START_DEADLINE} s.")
+
+    def _judge_consequences(self) -> None:
+        """An error that only says that another worker has gone: give that one a moment to say why."""
+        if self.first_error_at is None or time.monotonic() - self.first_error_at < CAUSE_GRACE:
+            return
+        victim = min((w for w in self.workers if w.error), key=lambda w: w.stages["exit"])
+        raise self._worker_error(victim, cause=diagnosis.who_left(self.workers))
+
+    def _judge_joining(self) -> None:
+        waiting = [w for w in self.workers if w.connecting]
+        gone = [w for w in self.workers if w.finished and not w.making_strategy and w.job.alone_is_wrong]
+        if waiting and gone and self._now() - max(w.stages["exit"] for w in gone) > JOIN_GRACE:
+            raise WorkerDied(
+                f"{_names(gone).capitalize()} ended without making a strategy; {_names(waiting)} would wait "
+                "for ever.",
+                cure="Let every worker make MultiWorkerMirroredStrategy().",
+            )
+
+    def _judge_stuck(self) -> None:
+        running = [w for w in self._needed() if not w.finished]
+        left = [w for w in self._needed() if w.finished and "connected" in w.stages]
+        if not left or not running or not all("connected" in w.stages for w in running):
+            return
+        if all([w.idle.seconds(w.process.pid) > STUCK_AFTER for w in running]):
+            self._ask_for_stacks()
+            if all(diagnosis.in_tensorflow(w.stack) for w in running):
+                raise self._timeout(diagnosis.left_behind(left, running))
+            for worker in running:
+                worker.idle = diagnosis.Idle()
+
+    def _judge_time(self) -> None:
+        started = [w.stages["start"] for w in self.workers if "start" in w.stages]
+        if len(started) == len(self.workers) and self._now() - max(started) > self.timeout:
+            self._ask_for_stacks()
+            raise self._timeout(f"The cluster did not finish within {self.timeout:g} s: ")
+
+    def _timeout(self, seen: str) -> ClusterTimeout:
+        error = ClusterTimeout(seen + diagnosis.waits(self.workers), cure=self._where_logs())
+        error.stacks = {w.name: diagnosis.stack_text(w.stack) for w in self.workers if w.stack}
+        return error
+
+    def _ask_for_stacks(self) -> None:
+        asked = [w for w in self.workers if w.channel and not w.finished]
+        for worker in asked:
+            worker.stack = None
+            with contextlib.suppress(OSError):
+                worker.channel.send(("stacks",))
+        end = time.monotonic() + 1
+        while any(w.stack is None and w.channel for w in asked) and time.monotonic() < end:
+            connection.wait([w.channel for w in asked if w.channel], TICK)
+            self._look()
+
+    def _worker_error(self, worker: Worker, cause: str = "") -> CourseError:
+        remote = worker.error
+        first_line = remote.message.strip().split("\n")[0].rstrip(".")
+        error = WorkerError(
+            f"{worker.name.capitalize()} raised {remote.kind}{': ' if first_line else ''}{first_line}.",
+            cause=cause,
+            cure=self._where_logs(),
+        )
+        error.task, error.remote_traceback = worker.name, remote.traceback
+        error.original = pickle.loads(remote.pickled) if remote.pickled else None
+        return error
+
+    def _where_logs(self) -> str:
+        return f"The output of every worker is in {self.workers[0].log.path.parent}."
+
+    def _result(self, worker: Worker):
+        if worker.result is None:
+            return None
+        with open(worker.result, "rb") as file:
+            return travel.unpack_result(file.read(), worker.name)
+
+    def _end(self) -> None:
+        """No process, no port, no open file."""
+        try:
+            self._end_processes()
+        except KeyboardInterrupt:  # pressed twice: still nothing may stay behind
+            self._end_processes()
+            raise
+        finally:
+            with contextlib.suppress(Exception):
+                self._read_output(last=True)
+                self.display.close()
+            for worker in self.workers:
+                for thing in (worker.channel, worker.log):
+                    if thing:
+                        thing.close()
+                if worker.held:
+                    worker.held.release()
+
+    def _end_processes(self) -> None:
+        started = [worker.process for worker in self.workers if worker.process]
+        for process in started:
+            process.kill()
+        for process in started:
+            process.wait(END_DEADLINE)
+
+
+def _names(workers: list[Worker]) -> str:
+    return " and ".join(worker.name for worker in workers)

@@ -1,0 +1,173 @@
+"""The warm process: it has imported TensorFlow and Keras, touches no device, and forks workers on demand.
+
+Why not `multiprocessing`'s forkserver: its children import the caller's main module again, they hold the pipe
+that keeps the server alive (so one stopped worker keeps the whole family after the notebook has been killed),
+and an interrupt of the notebook reaches it. Linux only; elsewhere workers are spawned.
+
+Talk: the caller sends `fork` with three file descriptors over the control socket. The *lifeline* answers with
+the worker's pid and later its exit code; when the caller says `kill` on it or is gone, the worker's whole
+process group is killed. The *channel* belongs to caller and worker. The *log* becomes the worker's stdout and stderr.
+"""
+
+import contextlib
+import ctypes
+import gc
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+from pathlib import Path
+
+NUMBER = struct.Struct("q")
+READY, FORK, KILL = b"ready", b"fork", b"kill"
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def main(control_fd: int, preload: list[str]) -> None:
+    """Serve until the caller is gone; never returns."""
+    parent = os.getppid()
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # what a worker leaves behind becomes our child, so that we can end it
+    for name in preload:
+        __import__(name)
+    gc.collect()
+    gc.freeze()  # the collector of a worker need not touch (and so copy) the memory that it shares
+    with socket.socket(fileno=control_fd) as control:
+        control.send(READY)
+        Zygote(control, parent).serve()
+    os._exit(0)
+
+
+def prctl(option: int, value: int) -> None:
+    """Set a property of this process, where there is such a thing (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+class Zygote:
+    def __init__(self, control: socket.socket, parent: int):
+        self.control, self.parent = control, parent
+        self.workers: dict[int, socket.socket] = {}  # pid -> lifeline
+        self.wake_read, self.wake_write = os.pipe()
+        for fd in (self.wake_read, self.wake_write):
+            os.set_blocking(fd, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.set_wakeup_fd(self.wake_write)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(control, selectors.EVENT_READ)
+        self.selector.register(self.wake_read, selectors.EVENT_READ)
+
+    def serve(self) -> None:
+        # The parent's death closes the control socket, unless the parent was forked while we ran.
+        while os.getppid() == self.parent:
+            ready = [key.fileobj for key, _ in self.selector.select(timeout=1)]
+            if self.control in ready and not self.accept():
+                break
+            for pid, lifeline in list(self.workers.items()):
+                if lifeline in ready:
+                    self.hang_up(pid, lifeline)
+            self.reap()
+        self.end_everything()
+
+    def accept(self) -> bool:
+        """Fork one worker as the caller asked; False when the caller is gone."""
+        message, fds, _, _ = socket.recv_fds(self.control, len(FORK), 3)
+        if message != FORK:
+            return False
+        pid = os.fork()
+        if pid == 0:
+            self.become_worker(*fds)
+        lifeline_fd, *others = fds
+        for fd in others:
+            os.close(fd)
+        lifeline = socket.socket(fileno=lifeline_fd)
+        lifeline.setblocking(False)
+        self.workers[pid] = lifeline
+        self.selector.register(lifeline, selectors.EVENT_READ)
+        tell(lifeline, pid)
+        return True
+
+    def become_worker(self, lifeline_fd: int, channel_fd: int, log_fd: int) -> None:
+        """In the child: let go of everything of the zygote's, then be a worker."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self.selector.close()
+            for fd in (lifeline_fd, self.wake_read, self.wake_write, self.control.fileno()):
+                os.close(fd)
+            for lifeline in self.workers.values():
+                lifeline.close()
+            from course_utils.cluster import worker
+
+            code = worker.main_forked(channel_fd, log_fd, zygote=os.getppid())
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(code)
+
+    def hang_up(self, pid: int, lifeline: socket.socket) -> None:
+        """The caller asks for the end of this worker, or is gone."""
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            said = lifeline.recv(len(KILL))
+            kill_group(pid)
+            if not said:
+                self.selector.unregister(lifeline)
+
+    def reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.wake_read, 4096)
+        while ended := self.next_ended():
+            if ended in self.workers:
+                kill_group(ended)  # its children, before its number can belong to anyone else
+            _, status = os.waitpid(ended, 0)
+            if ended in self.workers:
+                self.report_end(ended, os.waitstatus_to_exitcode(status))
+
+    def next_ended(self) -> int:
+        with contextlib.suppress(ChildProcessError):
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            return ended.si_pid if ended else 0
+        return 0
+
+    def report_end(self, pid: int, code: int) -> None:
+        lifeline = self.workers.pop(pid)
+        if not self.workers:
+            self.end_strays()
+        tell(lifeline, code)
+        with contextlib.suppress(KeyError):
+            self.selector.unregister(lifeline)
+        lifeline.close()
+
+    def end_strays(self) -> None:
+        """Kill what workers have put into sessions of their own: orphans come to us, their subreaper."""
+        children = Path(f"/proc/self/task/{os.getpid()}/children")
+        with contextlib.suppress(OSError):
+            for pid in map(int, children.read_text().split()):
+                if pid not in self.workers:
+                    os.kill(pid, signal.SIGKILL)
+
+    def end_everything(self) -> None:
+        for pid in self.workers:
+            kill_group(pid)
+        for pid in list(self.workers):
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        self.workers.clear()
+        self.end_strays()
+
+
+def kill_group(pid: int) -> None:
+    """Kill a worker and its children: the group it leads, or it alone if it does not lead one yet."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def tell(lifeline: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):  # the caller has gone in between
+        lifeline.send(NUMBER.pack(number))
