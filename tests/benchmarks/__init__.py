@@ -1,0 +1,1 @@
+"""Benchmarks: they print ratios of two things measured in one run, and assert nothing about seconds."""
