@@ -1,8 +1,9 @@
 """Four workers up to their first all-reduce: a warm `LocalCluster` against two other ways.
 
-The other ways are four separate `python` processes, and TensorFlow's internal `multi_process_runner`, warm too. The
-clock of each side starts at the call. It ends, for the separate processes, when the last of them has printed what
-the all-reduce gave (their exit is not counted); for the two others, when the call has returned every result.
+The other ways are four separate `python` processes, and TensorFlow's internal `multi_process_runner`,
+warm too. The clock of each side starts at the call. It ends, for the separate processes, when the last of
+them has printed what the all-reduce gave (their exit is not counted); for the two others, when the call
+has returned every result.
 """
 
 import subprocess
@@ -92,8 +93,8 @@ def separate_processes(_round: int) -> float:
 class TensorFlowRunner:
     """TensorFlow's internal `multi_process_runner`, in a process of its own that stays warm.
 
-    It makes itself the executable of `multiprocessing`, so that its fork server has TensorFlow imported; for that
-    it has to be the main program, and executable, which a copy with this interpreter in its first line is.
+    It makes itself the executable of `multiprocessing`, so that its fork server has TensorFlow imported; for
+    that it has to be the main program, and executable: a copy with this interpreter in its first line.
     """
 
     def __enter__(self) -> "TensorFlowRunner":

@@ -1,9 +1,9 @@
 """Lesson 05's training loop against the loop of public tutorials: images a second and test accuracy.
 
-Three epochs of all 60,000 images of Fashion-MNIST on two virtual CPU devices, batch 64 a replica, Adam: the same
-network, data and hardware on each side. Counted are whole epochs: the first trace and whatever happens at their
-ends belong to them. Each run has a process of its own, which `python -m tests.benchmarks.training_loop SIDE SEED`
-starts.
+Three epochs of all 60,000 images of Fashion-MNIST on two virtual CPU devices, batch 64 a replica, Adam:
+the same network, data and hardware on each side. Counted are whole epochs: the first trace and whatever
+happens at their ends belong to them. Each run has a process of its own, which `python -m
+tests.benchmarks.training_loop SIDE SEED` starts.
 """
 
 import json
@@ -41,10 +41,10 @@ def main() -> None:
     print_ratios("Training loop, same images", seconds, "tutorial", BARS)
     for name, values in accuracies.items():
         away = statistics.mean(values) - statistics.mean(accuracies["tutorial"])
-        verdict = f"mean of {len(values)} seeds, {away:+.2f} points, within {POINTS}: {'yes' if abs(away) <= POINTS else 'NO'}"
+        verdict = f"{away:+.2f} points, within {POINTS}: {'yes' if abs(away) <= POINTS else 'NO'}"
         per_second = 60_000 * EPOCHS / statistics.median(seconds[name])
         console.print(
-            f"{name}: {per_second:,.0f} images/s; test accuracy {statistics.mean(values):.2f} %, {verdict}"
+            f"{name}: {per_second:,.0f} images/s; test accuracy {statistics.mean(values):.2f} % ({verdict})"
         )
 
 

@@ -1,8 +1,8 @@
 """The custom loop as public tutorials write it, changed only where Keras 3 makes it crash.
 
-Two virtual CPU devices, 64 images a replica, a new iterator over the distributed dataset every epoch, one call
-from Python for every step. Kept apart from `course_utils`, so that the course's own loop is measured against
-something that shares no code with it but the reading of the files.
+Two virtual CPU devices, 64 images a replica, a new iterator over the distributed dataset every epoch, one
+call from Python for every step. Kept apart from `course_utils`, so that the course's own loop is measured
+against something that shares no code with it but the reading of the files.
 """
 
 import time
