@@ -1,6 +1,7 @@
 """Bytes that this process really put on the wire, as the kernel of the operating system counts them."""
 
 import contextlib
+import math
 import os
 import socket
 import stat
@@ -10,24 +11,24 @@ _SENT_AT = 200  # offset of tcpi_bytes_sent in Linux' struct tcp_info (include/u
 _TCP_INFO_SIZE = _SENT_AT + 8
 
 
-def bytes_sent() -> int | None:
-    """Bytes sent so far over the open TCP connections of this process, or None where it cannot be known.
+def bytes_sent() -> float:
+    """Bytes sent so far over the open TCP connections of this process; NaN where the system does not tell.
 
     Payload and retransmissions, without the headers of TCP and IP. Each side counts what it sends itself, so
     nothing is counted twice when both ends are on this machine. Known on Linux 4.18 and later only.
     """
     if not os.path.isdir("/proc/self/fd") or not hasattr(socket, "TCP_INFO"):
-        return None
+        return math.nan
     return sum(_sent_through(int(number)) for number in os.listdir("/proc/self/fd"))
 
 
-def _sent_through(descriptor: int) -> int:
+def _sent_through(descriptor: int) -> float:
     """Bytes sent through one file descriptor; 0 for whatever is not a TCP connection."""
     with contextlib.suppress(OSError):  # closed meanwhile by another thread, or a socket that is not TCP
         if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             # A duplicate, since the socket object closes what it holds.
             with socket.socket(fileno=os.dup(descriptor)) as connection:
                 info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
-            if len(info) == _TCP_INFO_SIZE:
-                return struct.unpack_from("Q", info, _SENT_AT)[0]
+            known = len(info) == _TCP_INFO_SIZE
+            return struct.unpack_from("Q", info, _SENT_AT)[0] if known else math.nan
     return 0

@@ -1,5 +1,6 @@
 """What `wire.bytes_sent` counts: this process's own sending, over TCP, once."""
 
+import math
 import os
 import socket
 import sys
@@ -41,9 +42,15 @@ def test_leaves_the_connection_open_and_no_descriptor_behind(connection):
     assert len(os.listdir("/proc/self/fd")) == open_before
 
 
-def test_says_none_where_the_kernel_does_not_tell(monkeypatch):
+def test_is_nan_where_the_system_does_not_tell(monkeypatch):
     monkeypatch.delattr(socket, "TCP_INFO", raising=False)
-    assert wire.bytes_sent() is None
+    assert math.isnan(wire.bytes_sent())
+
+
+@linux_only
+def test_is_nan_where_the_counter_is_not_among_what_the_kernel_gives(connection, monkeypatch):
+    monkeypatch.setattr(wire, "_TCP_INFO_SIZE", 10_000)
+    assert math.isnan(wire.bytes_sent())
 
 
 def _receive(far, wanted):
