@@ -42,6 +42,7 @@ def mirrored(n: int) -> tf.distribute.MirroredStrategy:
     Raises DeviceError as `simulate` does.
     """
     devices = simulate(n)
+    tf.get_logger().setLevel("WARNING")  # else three lines a strategy say where it reduces
     # MirroredStrategy's own collectives remember the first group size of a process and die at the second:
     # "joining a group with size 4, but that group has size 2" (tensorflow/tensorflow#61314).
     on_gpu = devices[0].startswith("GPU")
