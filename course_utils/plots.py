@@ -114,10 +114,16 @@ def device_map(workers: Sequence[Sequence[str]], machine: str = "this machine", 
     return figure
 
 
-def strips(steps: Sequence[Sequence[Sequence[int]]], title: str = "", unit: str = "example id") -> Figure:
+def strips(
+    steps: Sequence[Sequence[Sequence[int]]],
+    title: str = "",
+    unit: str = "example id",
+    names: Sequence[str] | None = None,
+) -> Figure:
     """Coloured strips of example ids: one row a step, one colour a replica.
 
     `steps[s][r]` holds the ids that replica r saw in step s. A replica that saw none is an empty dashed box.
+    `names` call the rows something else than "step 0", "step 1", …
     """
     figure, axis = _figure(height=0.9 + 0.55 * len(steps))
     right = 0.0
@@ -127,13 +133,53 @@ def strips(steps: Sequence[Sequence[Sequence[int]]], title: str = "", unit: str 
             at = _run_of_cells(axis, at, row, ids, worker_colour(replica)) + 0.3
         right = max(right, at)
     axis.set(xlim=(-0.2, right), ylim=(len(steps) - 0.4, -0.6), xticks=[], title=title)
-    axis.set_yticks(range(len(steps)), [f"step {s}" for s in range(len(steps))])
+    axis.set_yticks(range(len(steps)), names or [f"step {s}" for s in range(len(steps))])
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0)
     replicas = max(map(len, steps))
     _legend_below(
         figure, [(f"replica {r}", worker_colour(r)) for r in range(replicas)], title=f"cell = {unit}"
     )
+    return figure
+
+
+def copies_table(
+    rows: Mapping[str, Sequence[np.ndarray]], title: str = "", column: str = "replica"
+) -> Figure:
+    """A table replica × variable: one grey bar where all copies are equal, boxes of their own where not.
+
+    `rows[name][r]` is the copy of replica r, of any shape. Of a larger variable the entry is shown at which
+    its copies are furthest apart; how far that is stands at the right.
+    """
+    figure, axis = _figure(height=0.8 + 0.46 * len(rows))
+    columns = max(map(len, rows.values()))
+    for row, copies in enumerate(rows.values()):
+        flat = np.stack([np.ravel(copy) for copy in copies]).astype(float)
+        apart = np.ptp(flat, axis=0)
+        shown = flat[:, apart.argmax()]
+        _row_of_copies(axis, row, shown, equal=apart.max() == 0)
+        verdict = "equal" if apart.max() == 0 else f"up to {apart.max():.2g} apart"
+        axis.text(columns + 0.15, row + 0.45, verdict, va="center")
+    _cells_only(axis, columns + 1.4, len(rows), title)
+    axis.set_yticks(np.arange(len(rows)) + 0.45, list(rows))
+    axis.set_xticks(np.arange(columns) + 0.45, [f"{column} {r}" for r in range(columns)])
+    axis.tick_params(labelbottom=False, labeltop=True)
+    return figure
+
+
+def masks(panels: Mapping[str, Sequence[np.ndarray]], unit: str = "unit") -> Figure:
+    """Which units each replica keeps (coloured) and which it drops (white), a panel for each kind of mask.
+
+    `panels[title][r]` is the mask of replica r: one truth value a unit.
+    """
+    figure, axes = _figure(columns=len(panels), height=2.6)
+    for axis, (title, kept) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+        for replica, place in np.ndindex(len(kept), len(kept[0])):
+            colour = worker_colour(replica) if kept[replica][place] else "white"
+            axis.add_patch(Rectangle((place, replica), 0.9, 0.9, facecolor=colour, edgecolor=FAINT, lw=0.8))
+        _cells_only(axis, len(kept[0]), len(kept), title)
+        _name_rows(axis, len(kept), "replica")
+        axis.set_xlabel(f"{unit} (coloured: kept, white: dropped)")
     return figure
 
 
@@ -306,18 +352,22 @@ def bytes_against_workers(
     laws: Mapping[str, Callable[[float], float]] | None = None,
     ylabel: str = "sent by the busiest rank (MB)",
     title: str = "",
+    unit: float = 1e6,
 ) -> Figure:
     """Bytes against the number of workers: points as measured, a line for each law.
 
     `measured[name][n]` is in bytes; `laws[name](n)` gives bytes as well and shares the colour of its `name`.
+    `unit` is how many bytes are 1 on the axis: with `ylabel`, it makes arrays or messages of them.
     """
     figure, axis = _figure()
     for i, (name, points) in enumerate(measured.items()):
         n = sorted(points)
-        axis.plot(n, [points[k] / 1e6 for k in n], "os^D"[i % 4], color=series_colour(i), ms=7, label=name)
-        if laws and name in laws:
+        has_law = name in (laws or {})
+        look = {"ms": 6} if has_law else {"ms": 12, "mfc": "none", "mew": 2}  # a ring around what it confirms
+        axis.plot(n, [points[k] / unit for k in n], "os^D"[i % 4], color=series_colour(i), label=name, **look)
+        if has_law:
             fine = np.linspace(n[0], n[-1], 200)
-            law = [laws[name](k) / 1e6 for k in fine]
+            law = [laws[name](k) / unit for k in fine]
             axis.plot(fine, law, LINES[i % 4], color=series_colour(i), lw=1.2, label=f"law for {name}")
     axis.set(xlabel="workers", ylabel=ylabel, title=title)
     axis.set_ylim(bottom=0)
@@ -357,6 +407,10 @@ def chunk_rounds(frames: Sequence[Sequence[Sequence[set[int]]]]) -> Figure:
     axes = figure.subplots(2, columns)
     for axis in axes.flat[len(frames) :]:
         axis.set_axis_off()
+        handles = [
+            Patch(fc=_lighter(worker_colour(r), 0.55), label=f"numbers of rank {r}") for r in range(ranks)
+        ]
+        axis.legend(handles=handles, loc="center")
     for turn, (axis, frame) in enumerate(zip(axes.flat, frames, strict=False)):
         for rank, chunk in np.ndindex(ranks, ranks):
             _cell(axis, chunk, rank, [worker_colour(owner) for owner in sorted(frame[rank][chunk])], "")
@@ -473,6 +527,13 @@ def _cell(axis, column, row, colours, text):
         share = 0.9 / len(colours)
         axis.add_patch(Rectangle((column + i * share, row), share, 0.9, color=_lighter(colour, 0.55), lw=0))
     axis.text(column + 0.45, row + 0.45, text, ha="center", va="center")
+
+
+def _row_of_copies(axis, row, numbers, equal):
+    if equal:
+        axis.add_patch(Rectangle((0, row), len(numbers) - 0.1, 0.9, color=FAINT, lw=0))
+    for replica, number in enumerate(numbers):
+        _cell(axis, replica, row, [] if equal else [worker_colour(replica)], f"{number:.4g}")
 
 
 def _arrived(axis, column, row):
