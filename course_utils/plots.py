@@ -457,6 +457,49 @@ def epoch_times(runs: Mapping[str, Sequence[tuple[float, float]]], title: str = 
     return figure
 
 
+def one_step(gradients: Sequence[float], summed: Sequence[float], weights: Sequence[float]) -> Figure:
+    """One step of data parallelism in three panels, a bar in its colour for each replica.
+
+    Its own gradient, the sum after the all-reduce, and its copy of the weight after the update.
+    """
+    panels = {
+        "own gradient": gradients,
+        "→ sum over all replicas": summed,
+        "→ weight after the step": weights,
+    }
+    figure, axes = _figure(columns=3, height=2.9)
+    for axis, (name, values) in zip(axes, panels.items(), strict=True):
+        bars = axis.bar(range(len(values)), values, color=[worker_colour(i) for i in range(len(values))])
+        axis.bar_label(bars, [f"{value:.1f}" for value in values], padding=2, size=9)
+        axis.axhline(0, color=INK, lw=0.8)
+        axis.set(title=name, xlabel="replica", xticks=range(len(values)))
+        axis.margins(y=0.14)
+    axes[0].set_ylabel("value")
+    return figure
+
+
+def bytes_per_replica(held: Mapping[int, Mapping[str, float]], title: str = "") -> Figure:
+    """What one replica's device holds, a stacked bar for each number of replicas.
+
+    `held[replicas][part]` is in bytes; every bar has the same parts, the first one at the bottom.
+    """
+    figure, axis = _figure(height=3.2)
+    bars, under = range(len(held)), np.zeros(len(held))
+    for i, part in enumerate(next(iter(held.values()))):
+        sizes = np.array([parts[part] / 1e6 for parts in held.values()])
+        drawn = axis.bar(bars, sizes, 0.6, bottom=under, color=SERIES[i % 4], edgecolor="white", label=part)
+        colour = _ink_on(SERIES[i % 4])
+        axis.bar_label(drawn, [f"{size:.1f}" for size in sizes], label_type="center", color=colour, size=9)
+        under += sizes
+    axis.set_xticks(bars, [_count(n, "replica") for n in held])
+    axis.set(ylabel="on the first replica (MB)", title=title)
+    # In the order of the stack, the top of it first.
+    axis.legend(
+        *(part[::-1] for part in axis.get_legend_handles_labels()), loc="center left", bbox_to_anchor=(1, 0.5)
+    )
+    return figure
+
+
 def _figure(columns=1, height=3.4, width_ratios=None, sharey=False):
     """A new figure outside pyplot (nothing is shown twice, nothing is left open) and its axis or axes."""
     style()
