@@ -1,31 +1,48 @@
 # Two commands matter: `make run` executes the whole course, `make test` proves it.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# Each target first makes .venv with the pinned packages, once. Another Python: make PYTHON=/path/to/python3.11 run
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+define FIT
+import sys
+if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+    sys.exit("The course needs Python 3.11 (3.12 and 3.13 install too); this is Python %d.%d. "
+             "Say which to use: make PYTHON=/path/to/python3.11 run" % sys.version_info[:2])
+import importlib.util
+if not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")):
+    sys.exit("This Python cannot make virtual environments: its module venv or ensurepip is missing. "
+             "On Debian or Ubuntu install python%d.%d-venv, or name another: make PYTHON=... run" % sys.version_info[:2])
+endef
+export FIT
+
 .PHONY: run test lab notebooks bench setup
+.DEFAULT_GOAL := run
 
 setup: $(READY)
 
 $(READY): requirements.lock pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11 to 3.13 is needed, this is " + sys.version.split()[0] + ". Say which to use: make PYTHON=/path/to/python3.11")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $(READY)
+	@command -v "$(PYTHON)" >/dev/null || { \
+	  echo "There is no $(PYTHON). Install Python 3.11, or: make PYTHON=/path/to/python3.11 run" >&2; exit 1; }
+	@"$(PYTHON)" -c "$$FIT"
+	@echo "Setting up $(VENV) (once, a few minutes) ..."
+	@"$(PYTHON)" -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(READY)
 
 run: $(READY)
-	$(BIN)/course run
+	@$(BIN)/course run
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest
 
 lab: $(READY)
-	$(BIN)/course lab
+	@$(BIN)/course lab
 
 notebooks: $(READY)
-	$(BIN)/course notebooks
+	@$(BIN)/course notebooks
 
 bench: $(READY)
-	$(BIN)/python -m tests.benchmarks
+	@$(BIN)/python -m tests.benchmarks

@@ -1,7 +1,8 @@
 """The toolchain of the lessons: one source each, everything else derived from it and checked.
 
     sources  reads `notebooks/source/NN_name.py` and makes the notebook that it stands for
-    lint     the rules that a lesson keeps, one small function each
+    rules    what every lesson keeps, one small function each
+    lint     checks a lesson against the rules, naming cell and line
     execute  runs one notebook in a clean kernel, within a time limit
     build    writes `notebooks/NN_name.ipynb` with outputs, and finds drift
     run      runs many lessons and says how each ended

@@ -39,6 +39,11 @@ class Cell:
         return self.metadata.get("exercise_id")
 
     @property
+    def allowances(self) -> list[str]:
+        """Names of the lint rules that this cell may break."""
+        return str(self.metadata.get("lint_allows", "")).split()
+
+    @property
     def headings(self) -> list[str]:
         return headings(self.text) if self.kind == "markdown" else []
 
