@@ -458,23 +458,27 @@ def epoch_times(runs: Mapping[str, Sequence[tuple[float, float]]], title: str = 
 
 
 def one_step(gradients: Sequence[float], summed: Sequence[float], weights: Sequence[float]) -> Figure:
-    """One step of data parallelism in three panels, a bar in its colour for each replica.
+    """One step of data parallelism in three panels, a bar for each replica.
 
-    Its own gradient, the sum after the all-reduce, and its copy of the weight after the update.
+    Its own gradient; the sum that it holds after the all-reduce, in the colours of those who contributed; its
+    copy of the weight after the update.
     """
-    panels = {
-        "own gradient": gradients,
-        "→ sum over all replicas": summed,
-        "→ weight after the step": weights,
-    }
-    figure, axes = _figure(columns=3, height=2.9)
-    for axis, (name, values) in zip(axes, panels.items(), strict=True):
-        bars = axis.bar(range(len(values)), values, color=[worker_colour(i) for i in range(len(values))])
-        axis.bar_label(bars, [f"{value:.1f}" for value in values], padding=2, size=9)
+    figure, axes = _figure(columns=3, height=3.0)
+    replicas = range(len(gradients))
+    colours = [worker_colour(i) for i in replicas]
+    own = axes[0].bar(replicas, gradients, color=colours)
+    for i in replicas:
+        part = axes[1].bar(replicas, gradients[i], bottom=sum(gradients[:i]), color=colours[i])
+    new = axes[2].bar(replicas, weights, color=colours)
+    for axis, bars, values in zip(axes, (own, part, new), (gradients, summed, weights), strict=True):
+        axis.bar_label(bars, [f"{value:.4g}" for value in values], padding=2, size=9)
         axis.axhline(0, color=INK, lw=0.8)
-        axis.set(title=name, xlabel="replica", xticks=range(len(values)))
+        axis.set(xlabel="replica", xticks=replicas)
         axis.margins(y=0.14)
-    axes[0].set_ylabel("value")
+    axes[0].sharey(axes[1])
+    axes[0].set(title="its own gradient", ylabel="gradient (loss per unit of weight)")
+    axes[1].set(title="after the all-reduce")
+    axes[2].set(title="its weight after the step", ylabel="weight")
     return figure
 
 
