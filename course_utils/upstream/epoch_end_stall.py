@@ -40,6 +40,13 @@ def disable() -> None:
     _guard.restore(module, _FUNCTION)
 
 
+def enabled() -> bool:
+    """Whether iterators made now end at once."""
+    from tensorflow.python.data.ops import multi_device_iterator_ops as module
+
+    return _guard.is_mended(module, _FUNCTION)
+
+
 def _without_autotune(original):
     import tensorflow as tf
 
