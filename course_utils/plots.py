@@ -621,7 +621,7 @@ def _ink_on(colour) -> str:
     """Black or white, whichever reads better on `colour` (WCAG relative luminance)."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
     luminance = np.dot(linear, (0.2126, 0.7152, 0.0722))
-    return "white" if luminance < 0.18 else INK
+    return "white" if luminance < 0.179 else "black"
 
 
 def _count(n, noun) -> str:

@@ -5,14 +5,16 @@ What runs them everywhere is one `tf.function` for a whole epoch: `train_functio
 `fit_epochs` puts all of it together.
 
 Two choices make the loop fast without changing what it computes. One iterator over a repeated dataset serves
-all epochs, since ending an iterator of a distributed dataset can block for seconds. And the steps of an epoch
-run in `tf.range` inside one graph, so that Python is asked once an epoch, not once a step.
+all epochs, since ending an iterator of a distributed dataset can block for seconds
+(`upstream.epoch_end_stall`). And the steps of an epoch run in `tf.range` inside one graph, so that Python is
+asked once an epoch, not once a step.
 
 Source: https://www.tensorflow.org/tutorials/distribute/custom_training for the pieces; the order is ours.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +24,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from course_utils.errors import DataError
+from course_utils.errors import DataError, UpstreamError
+from course_utils.upstream import epoch_end_stall
 
 Arrays = tuple[np.ndarray, np.ndarray]  # images (n, 28, 28, 1) uint8, labels (n,)
 
@@ -273,7 +276,18 @@ def _same_shape(a, b):
 
 
 def _iterator(strategy, data):
-    return iter(strategy.experimental_distribute_dataset(data))
+    """An iterator of the distributed `data` that can be dropped without waiting.
+
+    One iterator for all epochs is ended only once, but its wait has grown with the training: over two minutes
+    after five. TensorFlow's own behaviour is back when this returns.
+    """
+    before = epoch_end_stall.enabled()
+    with contextlib.suppress(UpstreamError):  # another version: it may wait, the result is the same
+        epoch_end_stall.enable()
+    iterator = iter(strategy.experimental_distribute_dataset(data))
+    if not before:
+        epoch_end_stall.disable()
+    return iterator
 
 
 def _sharded_by_example():

@@ -1,0 +1,182 @@
+"""The pictures: one palette, labels and units, what the data say, and alt text."""
+
+import base64
+import io
+import sys
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex, to_rgb
+
+from course_utils import plots
+
+EPOCH = {"train_loss": 0.5, "test_loss": 0.6, "train_accuracy": 0.8, "test_accuracy": 0.75}
+
+
+def pictures():
+    ranks = [np.arange(4) + 10 * rank for rank in range(3)]
+    moments = [("start", 0.0), ("server up", 0.2), ("connected", 0.5), ("exit", 0.9)]
+    curve = np.linspace(1, 0.1, 8)
+    return {
+        "device map": plots.device_map([["CPU:0", "CPU:1"], ["CPU:0", "CPU:1"]]),
+        "strips": plots.strips([[[0, 1], [2]], [[3], []]], title="5 examples"),
+        "timeline": plots.timeline([moments, moments]),
+        "learning curves": plots.learning_curves([EPOCH, EPOCH]),
+        "curves over reference": plots.curves_over_reference(
+            {"a": {"2": curve}, "b": {"2": curve}}, curve, "loss"
+        ),
+        "differences": plots.differences({"2 replicas": [0, 1e-8]}, "weight difference", tolerance=1e-5),
+        "heat map": plots.heat_map([[0, 1], [2, 3]], ["a", "b"], ["1", "2"], "error", log=True),
+        "ranks": plots.ranks_before_after(ranks, [sum(ranks)] * 3),
+        "bytes": plots.bytes_against_workers({"ring": {2: 1e6, 4: 1.5e6}}, {"ring": lambda n: 1e6}),
+        "epoch times": plots.epoch_times({"new iterator": [(1.0, 2.0)], "one iterator": [(1.0, 0.0)]}),
+    }
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return pictures()
+
+
+def texts(figure):
+    """Everything that is written in a figure."""
+    plots.png(figure)
+    found = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
+    return [text for text in found if text]
+
+
+def test_every_picture_is_a_notebook_wide_png(drawn):
+    for name, figure in drawn.items():
+        assert figure.get_size_inches()[0] == plots.WIDTH, name
+        picture = matplotlib.image.imread(io.BytesIO(plots.png(figure)))
+        assert picture.shape[1] == 990 and picture.std() > 0.05, name
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("timeline", ["seconds since the run began", "worker 1", "→ connected"]),
+        ("learning curves", ["epoch", "mean cross-entropy (nats)", "right answers (%)", "train", "test"]),
+        ("curves over reference", ["step", "loss", "one device"]),
+        ("differences", ["step", "weight difference", "tolerance 1e-05", "0 (equal)"]),
+        ("heat map", ["error", "a", "2", "3.0e+00"]),
+        ("bytes", ["workers", "sent by the busiest rank (MB)", "law for ring"]),
+        ("epoch times", ["seconds", "one iterator, epoch 1", "waiting at the end"]),
+        ("device map", ["this machine", "worker 1", "replica 3", "CPU:1", "2 workers, 4 replicas"]),
+        ("strips", ["step 1", "replica 1", "cell = example id", "none", "3"]),
+        ("ranks", ["before", "after all-reduce", "rank 2", "30"]),
+    ],
+)
+def test_axes_carry_labels_and_units(drawn, name, wanted):
+    written = texts(drawn[name])
+    assert [text for text in wanted if text not in written] == []
+
+
+def test_no_text_is_cut_off_or_too_small_to_read(drawn):
+    for name, figure in drawn.items():
+        plots.png(figure)
+        edge = figure.bbox
+        for text in figure.findobj(matplotlib.text.Text):
+            if text.get_text() and text.get_visible() and text.get_figure() is not None:
+                assert text.get_fontsize() >= 8, (name, text.get_text())
+        box = figure.get_tightbbox().transformed(figure.dpi_scale_trans)
+        assert box.x0 >= -1 and box.x1 <= edge.x1 + 1, name
+
+
+def test_a_worker_has_one_colour_in_every_picture(drawn):
+    def colours(name):
+        faces = [patch.get_facecolor() for patch in drawn[name].findobj(matplotlib.patches.Patch)]
+        return {to_hex(face).upper() for face in faces}
+
+    for name in ("device map", "strips", "timeline"):
+        assert {plots.worker_colour(0), plots.worker_colour(1)} <= colours(name), name
+
+
+def test_workers_are_told_apart_with_any_colour_vision():
+    # Viénot, Brettel and Mollon 1999: what a dichromat sees, in linear RGB.
+    protan = np.array([[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]])
+    deutan = np.array([[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]])
+    first_six = np.array([to_rgb(plots.worker_colour(i)) for i in range(6)]) ** 2.2
+    for seen in (first_six, first_six @ protan.T, first_six @ deutan.T):
+        seen = np.clip(seen, 0, 1) ** (1 / 2.2)
+        distances = np.linalg.norm(seen[:, None] - seen[None], axis=-1)[np.triu_indices(6, 1)]
+        assert distances.min() > 0.12
+
+
+def test_no_other_thing_wears_a_workers_colour():
+    assert not set(plots.WORKERS) & {plots.series_colour(i) for i in range(10)}
+    assert plots.worker_colour(0) != plots.worker_colour(1)
+    assert plots.worker_colour(9) == plots.worker_colour(1)
+
+
+def test_text_reads_on_every_workers_colour():
+    def luminance(colour):
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+        return np.dot(linear, (0.2126, 0.7152, 0.0722))
+
+    for colour in plots.WORKERS:
+        low, high = sorted((luminance(colour), luminance(plots._ink_on(colour))))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, colour  # WCAG AA
+
+
+def test_a_difference_of_zero_is_on_the_picture():
+    figure = plots.differences({"x": [0.0, 1e-8, 1e-6]}, "difference", tolerance=1e-5)
+    (line, *_) = figure.axes[0].lines
+    assert min(line.get_ydata()) > 0 and figure.axes[0].get_ylim()[0] < min(line.get_ydata())
+    assert list(line.get_ydata())[1:] == [1e-8, 1e-6]
+
+
+def test_all_differences_zero_still_draws():
+    assert plots.png(plots.differences({"x": [0.0, 0.0]}, "difference"))
+
+
+def test_a_gathered_cell_has_the_colour_of_the_rank_it_came_from():
+    ranks = [np.array([1, 2]), np.array([3, 4])]
+    figure = plots.ranks_before_after(ranks, [np.concatenate(ranks)] * 2, "all-gather")
+    cells = [patch.get_facecolor() for patch in figure.axes[1].patches]
+    assert cells[0] == cells[1] != cells[2] == cells[3]
+
+
+class Shell:
+    """As much of a notebook as show() needs."""
+
+    def __init__(self, monkeypatch):
+        import IPython
+        import IPython.display
+
+        self.shown = []
+        monkeypatch.setattr(IPython, "get_ipython", lambda: self)
+        monkeypatch.setattr(
+            IPython.display, "display", lambda data, raw, metadata: self.shown.append((data, metadata))
+        )
+
+
+def test_show_displays_the_picture_with_its_alt_text(monkeypatch, drawn):
+    shell = Shell(monkeypatch)
+    plots.show(drawn["bytes"], alt='Ring is "flat" & low')
+    ((data, metadata),) = shell.shown
+    assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
+    assert 'alt="Ring is &quot;flat&quot; &amp; low"' in data["text/html"]
+    assert metadata["image/png"]["alt"] == data["text/plain"] == 'Ring is "flat" & low'
+
+
+def test_show_insists_on_alt_text(drawn):
+    with pytest.raises(ValueError, match="alt text"):
+        plots.show(drawn["bytes"], alt=" ")
+
+
+def test_show_is_silent_outside_a_notebook(monkeypatch, drawn, capsys):
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    plots.show(drawn["bytes"], alt="Ring is flat")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_picture_is_the_same_bytes_each_time():
+    curve = {"x": [1e-8, 2e-8]}
+    assert plots.png(plots.differences(curve, "d")) == plots.png(plots.differences(curve, "d"))
+
+
+def test_pictures_leave_nothing_open_in_pyplot(drawn):
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    assert pyplot is None or pyplot.get_fignums() == []
