@@ -13,7 +13,7 @@ def is_untouched(exercise: Exercise, answer: Any) -> bool:
     """Whether the answer is still the stub: empty, None, `...`, or what `exercise.stub` compiles to."""
     if _is_blank(answer):
         return True
-    code = _code_of(answer)
+    code = code_of(answer)
     if code is not None:
         return _is_empty(code) or _meaning(code) == _meaning(_stub_code(exercise))
     if inspect.isclass(answer):
@@ -31,6 +31,17 @@ def complaint(exercise: Exercise, answer: Any) -> str:
             f"without brackets, so that it can call it: {exercise.call}."
         )
     return _complaint_about_signature(exercise, answer)
+
+
+def code_of(answer: Any) -> CodeType | None:
+    """The code of the learner's own function, also under `tf.function` and decorators; None if there is "
+    "none."""
+    answer = getattr(answer, "python_function", answer)  # a tf.function wraps the learner's own
+    try:
+        answer = inspect.unwrap(answer)
+    except ValueError:
+        return None
+    return getattr(answer, "__code__", None)
 
 
 def _complaint_about_value(exercise, answer):
@@ -65,17 +76,8 @@ def _is_blank(answer):
     if isinstance(answer, dict):
         return bool(answer) and all(_is_blank(item) for item in answer.values())
     if isinstance(answer, list | tuple):
-        return all(_is_blank(item) for item in answer)
+        return bool(answer) and all(_is_blank(item) for item in answer)
     return False
-
-
-def _code_of(answer) -> CodeType | None:
-    answer = getattr(answer, "python_function", answer)  # a tf.function wraps the learner's own
-    try:
-        answer = inspect.unwrap(answer)
-    except ValueError:
-        return None
-    return getattr(answer, "__code__", None)
 
 
 def _is_empty(code):

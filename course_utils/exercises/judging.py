@@ -5,33 +5,19 @@ Nothing here runs what a learner wrote. The known wrong answers are run (they ar
 
 import functools
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
 
 from course_utils.exercises.model import Exercise, Mistake, Outcome
 from course_utils.exercises.observing import LEARNER_SEED, cases_of, observe
-from course_utils.exercises.plain import is_numeric, plain, same
+from course_utils.exercises.plain import plain, same
+from course_utils.exercises.side_by_side import Line, beside, difference
 
-EXPLAINS = {
-    Outcome.RAISED: "An error stopped your answer before it gave a result.",
-    Outcome.TIMED_OUT: "Your answer did not come to an end.",
-}
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the table "yours beside expected"."""
-
-    label: str
-    yours: Any
-    expected: Any
-    equal: bool
+NOTHING = {"kind": "unusable", "message": "No result came back for this case."}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found: `outcome`, `mistake` (its name, or None), `points`, and the words for the learner."""
+    """What a check found: `outcome`, `mistake` (its name, or None), `points`, and the words for the "
+    "learner."""
 
     exercise: Exercise = field(repr=False)
     outcome: Outcome
@@ -59,25 +45,25 @@ class Verdict:
     def __repr__(self) -> str:
         from course_utils.exercises import cards
 
-        return cards.verdict_text(self)
+        return cards.text.verdict(self)
 
     def _repr_html_(self) -> str:
         from course_utils.exercises import cards
 
-        return cards.verdict_html(self)
+        return cards.html.verdict(self)
 
 
 def judge(exercise: Exercise, records: list[dict], seed: int = LEARNER_SEED) -> Verdict:
     """The verdict over the records that `observing.observe` made with the same seed."""
-    cases = cases_of(exercise, seed)
-    kinds = [record["kind"] for record in records]
-    if kinds == ["not attempted"]:
+    if [record["kind"] for record in records] == ["not attempted"]:
         return _not_attempted(exercise)
+    cases = cases_of(exercise, seed)
+    records = [*records[: len(cases)], *[NOTHING] * (len(cases) - len(records))]
     expected = [plain(exercise.expected(case)) for case in cases]
-    wrong = _first_wrong(exercise, records, expected)
-    if wrong is None and len(records) == len(cases):
-        return Verdict(exercise, Outcome.PASSED, message=_praise(exercise, len(cases)))
-    return _failure(exercise, cases, records, expected, wrong or 0, seed)
+    right = [_is_right(exercise, *each) for each in zip(records, expected, strict=True)]
+    if all(right):
+        return Verdict(exercise, Outcome.PASSED, message=_praise(len(cases)))
+    return _failure(exercise, cases, records, expected, right, seed)
 
 
 @functools.lru_cache(maxsize=256)
@@ -92,45 +78,49 @@ def _not_attempted(exercise):
         exercise,
         Outcome.NOT_ATTEMPTED,
         message=f"Nothing to check yet. {missing}: {exercise.length}.",
-        try_this=f'Stuck? hint("{exercise.id}") helps a little at a time.',
+        try_this=f'Stuck? cu.hint("{exercise.id}") helps a little at a time.',
     )
 
 
-def _first_wrong(exercise, records, expected):
-    for index, record in enumerate(records):
-        right = record["kind"] == "value" and same(record["value"], expected[index], exercise.tolerance)
-        if not right:
-            return index
-    return None
+def _is_right(exercise, record, expected):
+    return record["kind"] == "value" and same(record["value"], expected, exercise.tolerance)
 
 
-def _praise(exercise, cases):
+def _praise(cases):
     return "Right." if cases == 1 else f"Right, in all {cases} cases."
 
 
-def _failure(exercise, cases, records, expected, wrong, seed):
-    record, case = records[wrong], cases[wrong]
-    outcome = {"raised": Outcome.RAISED, "timed out": Outcome.TIMED_OUT}.get(record["kind"], Outcome.FAILED)
+def _failure(exercise, cases, records, expected, right, seed):
+    first = right.index(False)
+    record, case, wanted = records[first], cases[first], expected[first]
     mistake = _recognised(exercise, cases, records, expected, seed)
-    seen = record.get("value")
-    if mistake:
-        message, advice = _said(mistake.went_wrong, case, seen, expected[wrong]), mistake.try_this
-    else:
-        message, advice = _unknown_mistake(exercise, record, expected[wrong])
+    message, advice = (
+        _explained(mistake, case, record, wanted) if mistake else _unexplained(exercise, record, wanted)
+    )
     return Verdict(
         exercise,
-        outcome,
+        {"raised": Outcome.RAISED, "timed out": Outcome.TIMED_OUT}.get(record["kind"], Outcome.FAILED),
         mistake=mistake.name if mistake else None,
         message=message,
         try_this=advice,
-        about=case.get("about", ""),
-        lines=_beside(seen, expected[wrong], exercise.tolerance) if record["kind"] == "value" else (),
+        about=_about(case, right) if "where" in record or record["kind"] == "value" else "",
+        lines=beside(record["value"], wanted, exercise.tolerance) if record["kind"] == "value" else (),
         where=record.get("where", ""),
     )
 
 
-def _said(text, case, seen, expected):
-    return text(case, seen, expected) if callable(text) else text
+def _about(case, right):
+    told = case.get("about", "")
+    return f"{told} ({sum(right)} of {len(right)} cases right)" if told and any(right) else told
+
+
+def _explained(mistake, case, record, expected):
+    text = mistake.went_wrong
+    if callable(text):
+        text = (
+            text(case, record["value"], expected) if record["kind"] == "value" else record.get("message", "")
+        )
+    return text, mistake.try_this
 
 
 def _recognised(exercise, cases, records, expected, seed) -> Mistake | None:
@@ -167,80 +157,21 @@ def _alike_one(one, other, tolerance):
     if one["kind"] == "value":
         return same(one["value"], other["value"], tolerance)
     if one["kind"] == "raised":
-        return one["type"] == other["type"]
+        return (one["type"], one["message"]) == (other["type"], other["message"])
     return one["kind"] == "timed out" or one["message"] == other["message"]
 
 
-def _unknown_mistake(exercise, record, expected):
-    hint = f'hint("{exercise.id}") points the way.'
-    if record["kind"] == "unusable":
-        return record["message"], hint
+def _unexplained(exercise, record, expected):
+    """What can be said of an answer that is none of the known mistakes, and what to do next."""
+    hint = f'cu.hint("{exercise.id}") points the way.'
+    if record["kind"] == "value":
+        return difference(record["value"], expected) or "The result is not the expected one.", hint
     if record["kind"] == "raised":
-        told = f": {record['message']}" if record["message"] else "."
-        return (
-            f"{EXPLAINS[Outcome.RAISED]} {record['type']}{told}",
-            "Call it yourself in a new cell, then mend that.",
-        )
+        told = f"{record['type']}: {record['message']}" if record["message"] else record["type"]
+        return f"An error stopped your answer. {told}", "Call it yourself in a new cell until it runs."
     if record["kind"] == "timed out":
-        seconds = record["seconds"]
         return (
-            f"{EXPLAINS[Outcome.TIMED_OUT]} It was stopped after {seconds:g} seconds.",
+            f"Your answer had not come to its end after {record['seconds']:g} seconds and was stopped.",
             "Look for a loop whose condition never changes, or a wait for something that never comes.",
         )
-    return _difference(record["value"], expected) or "The result is not the expected one.", hint
-
-
-def _difference(seen, expected):
-    """What strikes the eye about a wrong result, in a sentence; empty if nothing does."""
-    if isinstance(seen, dict) and isinstance(expected, dict):
-        told = [
-            _difference(seen.get(key), expected[key])
-            for key in expected
-            if not same(seen.get(key), expected[key])
-        ]
-        return next((text for text in told if text), "")
-    if not (is_numeric(seen) and is_numeric(expected)):
-        return ""
-    return _numeric_difference(np.asarray(seen, float), np.asarray(expected, float))
-
-
-def _numeric_difference(seen, expected):
-    if seen.shape != expected.shape:
-        return f"The shape is {seen.shape}, where {expected.shape} is expected."
-    if np.isnan(seen).any() and not np.isnan(expected).any():
-        return (
-            "There is a NaN (not a number) in the result: something was divided by zero, or of infinite size."
-        )
-    if np.allclose(seen, -expected) and np.any(expected):
-        return "The sign is the wrong way round."
-    if np.all(expected != 0):
-        ratios = seen / expected
-        if (
-            np.allclose(ratios, ratios.flat[0], rtol=1e-4)
-            and ratios.flat[0] > 0
-            and not np.allclose(ratios, 1)
-        ):
-            return _factor(float(ratios.flat[0]))
-    return ""
-
-
-def _factor(ratio):
-    nice = ratio if ratio > 1 else 1 / ratio
-    if abs(nice - round(nice, 2)) > 1e-3 * nice:
-        return ""
-    return f"The result is exactly {nice:.4g} times too {'large' if ratio > 1 else 'small'}."
-
-
-def _beside(seen, expected, tolerance):
-    if isinstance(seen, dict) and isinstance(expected, dict):
-        keys = [*expected, *(key for key in seen if key not in expected)]
-        return tuple(
-            Line(
-                k,
-                seen.get(k, "missing"),
-                expected.get(k, "not there"),
-                same(seen.get(k), expected.get(k), tolerance),
-            )
-            for k in keys
-        )
-    return (Line("result", seen, expected, same(seen, expected, tolerance)),)
+    return record["message"], hint

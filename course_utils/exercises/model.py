@@ -3,14 +3,15 @@
 An exercise has two halves, so that a verdict never runs beside a learner's code:
 
 - `observe(answer, case)` runs the answer on one case and returns *plain data*: numbers, strings, booleans,
-  None, lists, dicts with string keys, small NumPy arrays (see `plain.py`). Tensors become arrays by themselves.
+  None, lists, dicts with string keys, small NumPy arrays (see `plain.py`). Tensors become arrays by
+  themselves.
 - Judging happens outside, on the data alone. What was seen equals `expected(case)`: passed. It equals, on
-  **every** case, what a known wrong answer gives: failed, and that mistake is named and explained. Else: failed,
-  with "yours" beside "expected".
+  **every** case, what a known wrong answer gives: failed, and that mistake is named and explained. Else:
+  failed, with "yours" beside "expected".
 
 One file a lesson: `exercises/lesson_NN.py` with a list `EXERCISES`, and `solutions/lesson_NN.py` with the
-reference, under the name that the signature gives. A release leaves `solutions/` out, so `expected` must not use
-it: compute the right result another way (what one device gives; plain NumPy; by hand).
+reference, under the name that the signature gives. A release leaves `solutions/` out, so `expected` must
+not use it: compute the right result another way (what one device gives; plain NumPy; by hand).
 
 A complete example, `exercises/lesson_99.py`:
 
@@ -36,7 +37,8 @@ A complete example, `exercises/lesson_99.py`:
     def observe(answer, case):
         """The keys become the lines of the table "yours beside expected": write them for the learner."""
         total = answer(tf.constant(case["numbers"]), case["parts"])
-        return {"sum of a share": returned.number(total, "share_of")}  # says it well when it is None, a list, …
+        # returned.number says in plain words what is wrong with None, a text, a list, …
+        return {"sum of a share": returned.number(total, "share_of")}
 
 
     def expected(case):
@@ -79,7 +81,8 @@ A complete example, `exercises/lesson_99.py`:
                     try_this="Do it by hand for four numbers in two parts.",
                 ),
             ],
-            also_right=[lambda numbers, parts: sum(numbers) / parts],  # with the reference: two *different* ways
+            # at least one, computed another way than the reference
+            also_right=[lambda numbers, parts: sum(numbers) / parts],
         )
     ]
 
@@ -92,28 +95,34 @@ and `solutions/lesson_99.py` (imports and helper functions that the reference us
         return tf.reduce_sum(numbers) / parts
 
 Good to know
-- A **mistake** is code, run through the same `observe`; it is never found by its text. Where one misconception has
-  many faces (any hard-coded number), give `recognises(cases, seen, expected) -> bool` (three lists, one entry a
-  case) instead of running the code; `answer` and `variants` are then the proofs that it works. The first mistake
-  in the list that fits is named, so put the special before the general. A mistake may also be recognised by raising:
-  if its code raises, an answer that raises the same type on the same cases is taken for it.
-- `tests/exercises` proves every exercise over several seeds: reference and `also_right` pass, each mistake (and
-  variant) fails under its own name, the stub is "not attempted". Two mistakes that look alike on one case need
-  another case that tells them apart. `course_utils.exercises.proving.problems(exercise)` lists what is wrong.
-- **Values.** A prediction: `signature="my_split"`, `observe=lambda answer, case: returned.items(answer, "my_split")`
-  (or `returned.number`, `returned.text`), `cases` may be left out (one empty case), each mistake's `answer` is
-  the wrong value itself, and the solution file holds `my_split = [5, 5, 6]`. In the notebook it is
-  `my_split = None` until attempted.
-- **TF_CONFIG**: let `observe` take it apart, `returned.json_text(text, "make_tf_config")`, and return a dict of facts.
+
+- A **mistake** is code, run through the same `observe`; it is never found by its text. Where one
+  misconception has many faces (any hard-coded number), give `recognises(cases, seen, expected) -> bool`
+  (three lists, one entry a case) instead of running the code; `answer` and `variants` are then the proofs
+  that it works. The first mistake in the list that fits is named, so put the special before the general. A
+  mistake may also be recognised by raising: an answer that raises the same error with the same message on
+  the same cases is taken for it.
+- `tests/exercises` proves every exercise over several seeds: reference and `also_right` pass, each mistake
+  (and variant) fails under its own name, the stub is "not attempted". Two mistakes that look alike on one
+  case need another case that tells them apart. `course_utils.exercises.proving.problems(exercise)` lists
+  what is wrong.
+- **Values.** A prediction: `signature="my_split"`, `observe=lambda answer, case: returned.items(answer,
+  "my_split")` (or `returned.number`, `returned.text`), `cases` may be left out (one empty case), each
+  mistake's `answer` is the wrong value itself, and the solution file holds `my_split = [5, 5, 6]`. In the
+  notebook it is `my_split = None` until attempted.
+- **TF_CONFIG**: let `observe` take it apart, `returned.json_text(text, "make_tf_config")`, and return a
+  dict of facts.
 - **Replicas**: `devices.mirrored(n)` inside `observe` (the lesson's set-up cell calls `devices.simulate`).
-- **A cluster**: `LocalCluster(...)` inside `observe`, `time_limit=60`, `slow=True` (the tests then prove one seed
-  only); turn its exceptions into data (`{"ended": "hung"}`). A mistake's code is run on a failed answer only;
-  give `recognises` if that would cost more than a few seconds.
-- **Stubs** that are more than `...`: give the cell's source as `stub=`; an answer that still computes nothing but
-  it is "not attempted". A stub of `...`, `pass`, a docstring, `None` needs nothing.
+- **A cluster**: `LocalCluster(...)` inside `observe`, `time_limit=60`, `slow=True` (the tests then prove
+  one seed only); turn its exceptions into data (`{"ended": "hung"}`). A mistake's code is run on a failed
+  answer only; give `recognises` if that would cost more than a few seconds.
+- **Stubs** that are more than `...`: give the cell's source as `stub=`; an answer that still computes
+  nothing but it is "not attempted". A stub of `...`, `pass`, a docstring, `None` needs nothing.
 - **Numerical checks** use SGD, not Adam: Adam hides a scaled gradient.
-- `time_limit` counts all cases together, in seconds. `tolerance` is relative to the largest expected number.
-- Many results can be right (masks that must differ)? Let `observe` return what must hold (`{"masks differ": True}`).
+- `time_limit` counts all cases together, in seconds. `tolerance` is relative to the largest expected
+  number.
+- Many results can be right (masks that must differ)? Let `observe` return what must hold (`{"masks differ":
+  True}`).
 '''
 
 import importlib
@@ -226,7 +235,7 @@ class Exercise:
     @property
     def call(self) -> str:
         """The line that checks it."""
-        return f'check("{self.id}", {self.name})'
+        return f'cu.check("{self.id}", {self.name})'
 
     @property
     def reference(self) -> Any:

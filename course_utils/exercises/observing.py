@@ -5,13 +5,11 @@ All that leaves here is a list of records, plain data, one for each case:
     {"kind": "value", "value": …}                    what `observe` returned
     {"kind": "unusable", "message": …}               it returned something that cannot be looked at
     {"kind": "raised", "type": …, "message": …, "where": …}
-    {"kind": "timed out", "seconds": …}              and no record for the cases after it
-    {"kind": "not attempted"}                        then it is the only one
+    {"kind": "timed out", "seconds": …}              also for the cases after it, which are not run
+    {"kind": "not attempted"}                        the only record then
 """
 
-import importlib
-import linecache
-import sys
+import re
 import time
 import traceback
 import zlib
@@ -22,11 +20,18 @@ import numpy as np
 from course_utils.errors import DeviceError
 from course_utils.exercises import attempt
 from course_utils.exercises.model import Exercise, lazy
-from course_utils.exercises.plain import NotPlain, plain
+from course_utils.exercises.plain import NotPlain, decode, encode, plain
 from course_utils.exercises.returned import Unusable
-from course_utils.exercises.timelimit import TimeUp, time_limit
+from course_utils.exercises.timelimit import TimeUp, stop_threads_inside, time_limit
 
 LEARNER_SEED = 0
+FIELDS = {
+    "value": {"value": object},
+    "unusable": {"message": str},
+    "raised": {"type": str, "message": str, "where": str},
+    "timed out": {"seconds": float},
+    "not attempted": {},
+}
 
 
 def cases_of(exercise: Exercise, seed: int = LEARNER_SEED) -> list[dict]:
@@ -38,17 +43,39 @@ def observe(exercise: Exercise, answer: Any, seed: int = LEARNER_SEED) -> list[d
     """The records of the answer over all cases; never raises for anything that the answer does."""
     if attempt.is_untouched(exercise, answer):
         return [{"kind": "not attempted"}]
-    message = attempt.complaint(exercise, answer)
-    if message:
-        return [{"kind": "unusable", "message": message}]
+    cases = cases_of(exercise, seed)
+    complaint = attempt.complaint(exercise, answer)
+    if complaint:
+        return [{"kind": "unusable", "message": complaint}] * len(cases)
     _load_lazy_modules(exercise)
     records: list[dict] = []
     ends = time.monotonic() + exercise.time_limit
-    for case in cases_of(exercise, seed):
-        records.append(_observe_case(exercise, answer, case, ends - time.monotonic()))
-        if records[-1]["kind"] == "timed out":
-            break
+    for case in cases:
+        hung = bool(records) and records[-1]["kind"] == "timed out"
+        left = ends - time.monotonic()
+        records.append(records[-1] if hung else _observe_case(exercise, answer, case, left))
     return records
+
+
+def to_text(records: list[dict]) -> str:
+    """The records as JSON text, to be judged in another process."""
+    return encode(records)
+
+
+def from_text(text: str) -> list[dict]:
+    """The records in a text that may come from a hostile process; raises NotPlain for anything else."""
+    records = decode(text)
+    if not isinstance(records, list) or not records or not all(map(_is_record, records)):
+        raise NotPlain("What came back is not a list of records.")
+    return records
+
+
+def _is_record(record):
+    kind = record.get("kind") if isinstance(record, dict) else None
+    if not isinstance(kind, str) or kind not in FIELDS:
+        return False
+    fields = FIELDS[kind]
+    return record.keys() == {"kind", *fields} and all(isinstance(record[k], t) for k, t in fields.items())
 
 
 def _observe_case(exercise, answer, case, seconds_left):
@@ -57,54 +84,56 @@ def _observe_case(exercise, answer, case, seconds_left):
             seen = exercise.observe(answer, case)
         return {"kind": "value", "value": plain(seen)}
     except TimeUp:
-        return {"kind": "timed out", "seconds": exercise.time_limit}
+        stop_threads_inside(attempt.code_of(answer))
+        return {"kind": "timed out", "seconds": float(exercise.time_limit)}
     except (Unusable, NotPlain) as error:
         return {"kind": "unusable", "message": str(error)}
     except DeviceError:
         raise  # this machine's fault, or the order of the notebook's cells; not the answer's
     except (Exception, SystemExit) as error:
-        return _raised(exercise, answer, error)
+        return _raised(answer, error)
 
 
-def _raised(exercise, answer, error):
+def _raised(answer, error):
     return {
         "kind": "raised",
         "type": type(error).__name__,
-        "message": _shortened(str(error)),
-        "where": _place(exercise, answer, error),
+        "message": _sentence(str(error)),
+        "where": _place(answer, error),
     }
 
 
-def _shortened(message):
-    """The sentence that matters: of TensorFlow's long reports, the last paragraph before its call stack."""
+def _sentence(message):
+    """What matters of a message: of TensorFlow's long reports, the line before its call stack."""
     lines = [line.strip() for line in message.split("\n\nCall arguments received")[0].splitlines()]
     lines = [line for line in lines if line]
     if lines and lines[0].startswith("in user code"):
-        lines = lines[-1:]
+        lines = [lines[-1].partition(": ")[2] or lines[-1]]
     return " ".join(lines)[:400]
 
 
-def _place(exercise, answer, error):
-    """The learner's line that raised, as text: "line 2: return total / replicas"; empty if none of theirs."""
-    code = attempt._code_of(answer)
+def _place(answer, error):
+    """The learner's line that raised, as text: "line 2: return total / replicas"; empty if none of theirs "
+    "did."""
+    code = attempt.code_of(answer)
     if code is None:
         return ""
-    frames = [
-        f for f, _ in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == code.co_filename
-    ]
-    numbers = [
-        n for f, n in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == code.co_filename
-    ]
-    if not frames or code.co_filename == sys.modules[__name__].__file__:
+    steps = traceback.extract_tb(error.__traceback__)
+    theirs = [(step.lineno, step.line) for step in steps if step.filename == code.co_filename]
+    theirs = theirs or _steps_told(str(error), code.co_filename)
+    if not theirs:
         return ""
-    inside = frames[-1].f_code
-    line = linecache.getline(inside.co_filename, numbers[-1]).strip()
-    return f"{inside.co_name}, line {numbers[-1] - inside.co_firstlineno + 1}" + (f": {line}" if line else "")
+    number, line = theirs[-1]
+    return f"line {number}" + (f": {line.strip()[:120]}" if line else "")
+
+
+def _steps_told(message, filename):
+    """The steps that AutoGraph, which runs a rewritten copy of the function, tells in its message instead."""
+    return re.findall(rf'File "{re.escape(filename)}", line (\d+), in [^\n]*\n\s*([^\n]*)', message)
 
 
 def _load_lazy_modules(exercise):
     """Import what the lesson's exercises use before the clock starts."""
-    space = vars(importlib.import_module(exercise.observe.__module__))
-    for value in list(space.values()):
+    for value in list(exercise.observe.__globals__.values()):
         if isinstance(value, lazy):
             value.load()

@@ -16,7 +16,8 @@ ARRAY = "__array__"
 
 
 class NotPlain(Exception):
-    """Something came back that is not plain data, or too much of it; `str(error)` says which, as a sentence."""
+    """Something came back that is not plain data, or too much of it; `str(error)` says which, as a "
+    "sentence."""
 
 
 def plain(value: Any) -> Any:
@@ -41,7 +42,8 @@ def decode(text: str) -> Any:
 
 
 def same(left: Any, right: Any, tolerance: float = 1e-5) -> bool:
-    """Whether two plain values are equal: numbers within `tolerance` of the largest in `right`, NaN like NaN."""
+    """Whether two plain values are equal: numbers within `tolerance` of the largest in `right`, NaN like "
+    "NaN."""
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(left[k], right[k], tolerance) for k in left)
     if is_numeric(left) and is_numeric(right):

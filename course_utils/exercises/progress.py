@@ -1,12 +1,14 @@
 """What a learner has done so far, kept in `.course/progress.json`.
 
-Looked for upwards from the working folder; the environment variable COURSE_PROGRESS names another file, or `off`.
-A damaged file is set aside and begun anew; a folder that cannot be written to costs the saving, not the check.
+Looked for upwards from the working folder; the environment variable COURSE_PROGRESS names another file, or
+`off`. A damaged file is set aside and begun anew. Where nothing can be written, the state is kept in memory
+and the learner is told: it costs the saving, not the check.
 """
 
 import contextlib
 import json
 import os
+import time
 from pathlib import Path
 
 from course_utils.exercises.model import Outcome
@@ -17,7 +19,7 @@ except ImportError:  # Windows: the last writer wins
     fcntl = None
 
 SETTING = "COURSE_PROGRESS"
-_memory: dict = {}
+_unsaved: dict[Path | None, dict] = {}  # by file: the states that could not be written to it
 
 
 class Progress:
@@ -67,34 +69,50 @@ class Progress:
         return self._read().get(exercise_id, {})
 
     def _change(self, exercise_id, change):
-        if self.path is None:
-            change(_memory.setdefault(exercise_id, {}))
-            return ""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(self.path.with_suffix(".lock")):
+            with self._locked():
                 states = self._read()
                 change(states.setdefault(exercise_id, {}))
-                _replace(self.path, json.dumps({"exercises": states}, indent=1, sort_keys=True))
+                self._write(states)
         except OSError as error:
-            change(_memory.setdefault(exercise_id, {}))
             return f"Progress could not be saved ({error.strerror or error})."
         return self.trouble
 
+    @contextlib.contextmanager
+    def _locked(self):
+        """Hold the file alone, so that two notebooks do not lose each other's results."""
+        if self.path is None or not _writable(self.path):
+            yield
+            return
+        with open(self.path.with_suffix(".lock"), "a") as file:
+            _wait_for(file)
+            yield
+
     def _read(self):
+        return {**self._saved(), **_unsaved.get(self.path, {})}
+
+    def _saved(self):
         if self.path is None:
-            return _memory
+            return {}
         try:
-            text = self.path.read_text(encoding="utf-8")
+            states = _parsed(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return dict(_memory)
+            return {}
         except (OSError, UnicodeDecodeError):
-            text = ""
-        states = _parsed(text)
+            states = None
         if states is None:
             self._set_aside()
-            return {}
-        return states
+        return states or {}
+
+    def _write(self, states):
+        """Write so that a reader sees the old file or the new one, never half of one."""
+        _unsaved[self.path] = states
+        if self.path is None:
+            return
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        draft.write_text(json.dumps({"exercises": states}, indent=1, sort_keys=True), encoding="utf-8")
+        os.replace(draft, self.path)
+        del _unsaved[self.path]
 
     def _set_aside(self):
         aside = self.path.with_suffix(".damaged.json")
@@ -127,16 +145,17 @@ def _parsed(text):
     return states if sound else None
 
 
-@contextlib.contextmanager
-def _locked(path):
-    with open(path, "a") as file:
-        if fcntl:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _writable(path):
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return os.access(path.parent, os.W_OK)
 
 
-def _replace(path, text):
-    """Write so that a reader sees the old file or the new one, never half of one."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    os.replace(draft, path)
+def _wait_for(file, seconds=2.0):
+    """Lock it; after `seconds` go on without, since a stopped process must not stop the others."""
+    ends = time.monotonic() + seconds
+    while fcntl and time.monotonic() < ends:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(0.02)

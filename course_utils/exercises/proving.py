@@ -1,4 +1,5 @@
-"""Is an exercise itself right? Run its right answers, its wrong answers and its stub, and list what does not hold."""
+"""Is an exercise itself right? Run its right answers, its wrong answers and its stub, and list what does "
+"not hold."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +33,8 @@ def _of_mistakes(exercise, seed) -> Iterator[str]:
             verdict = judge(exercise, known_wrong_records(exercise, mistake, variant, seed), seed)
             if verdict.passed or verdict.outcome is Outcome.NOT_ATTEMPTED or verdict.mistake != mistake.name:
                 yield (
-                    f"{exercise.id}, seed {seed}: the mistake {mistake.name!r} (answer {variant}) should fail as "
+                    f"{exercise.id}, seed {seed}: the mistake {mistake.name!r} (answer {variant}) should "
+                    "fail as "
                     f"itself.\n{verdict!r}"
                 )
 

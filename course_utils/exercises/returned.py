@@ -1,7 +1,7 @@
 """Take what a learner's answer returned and say in plain words when it is not what the exercise needs.
 
-For `observe` functions: `returned.number(answer(x), "compute_loss")`. Each helper returns plain data or raises
-`Unusable`, which the check shows as a failed answer with that sentence.
+For `observe` functions: `returned.number(answer(x), "compute_loss")`. Each helper returns plain data or
+raises `Unusable`, which the check shows as a failed answer with that sentence.
 """
 
 import json
@@ -19,7 +19,8 @@ def number(value: Any, who: str) -> float | int:
     found = array(value, who, wanted="one number")
     if found.shape != ():
         raise Unusable(
-            f"{who} should give one number, but gave {describe(value)}. Is a sum or a mean over the examples missing?"
+            f"{who} should give one number, but gave {describe(value)}. Is a sum or a mean over the "
+            "examples missing?"
         )
     return found.item()
 

@@ -1,4 +1,5 @@
-"""The references: found by the exercise's name in `course_utils/solutions/lesson_NN.py`, if they are there."""
+"""The references: found by the exercise's name in `course_utils/solutions/lesson_NN.py`, if they are "
+"there."""
 
 import ast
 import importlib
@@ -54,7 +55,7 @@ def _require(exercise):
         raise ExerciseError(
             f"This copy of the course holds no solution for {exercise.id}.",
             cause="Solutions are left out of the copies that learners get.",
-            cure=f'hint("{exercise.id}") helps; your instructor has the solutions.',
+            cure=f'cu.hint("{exercise.id}") helps; your instructor has the solutions.',
         )
 
 

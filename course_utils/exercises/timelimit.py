@@ -1,14 +1,17 @@
-"""A time limit for Python code that runs in this very process: a notebook's kernel cannot be forked or killed.
+"""A time limit for Python code in this very process: a notebook's kernel cannot be forked or killed.
 
-On the main thread a timer signal ends loops, sleeps and waits for locks. Elsewhere (and on Windows) a watching
-thread raises in the observed one, which ends loops only. Neither ends a call that never comes back from C++;
-work of that kind belongs in a `LocalCluster`, which has a limit of its own.
+On the main thread a timer signal ends loops, sleeps and waits for locks. Elsewhere, and on Windows, a
+watching thread raises in the observed one, which ends loops only. Neither ends a call that never comes back
+from C++; work of that kind belongs in a `LocalCluster`, which has a limit of its own.
 """
 
 import contextlib
 import ctypes
 import signal
+import sys
 import threading
+import traceback
+from types import CodeType
 
 
 class TimeUp(BaseException):
@@ -19,12 +22,19 @@ class TimeUp(BaseException):
 def time_limit(seconds: float):
     """Raise TimeUp inside the block after `seconds`, and again each second if the block swallows it."""
     on_main_thread = threading.current_thread() is threading.main_thread()
-    if on_main_thread and hasattr(signal, "setitimer"):
-        limit = _by_signal(seconds)
-    else:
-        limit = _by_watching(seconds)
-    with limit:
+    limit = _by_signal if on_main_thread and hasattr(signal, "setitimer") else _by_watching
+    with limit(seconds):
         yield
+
+
+def stop_threads_inside(code: CodeType) -> None:
+    """Raise TimeUp in every other thread that runs this function: replicas of a MirroredStrategy are "
+    "threads."""
+    for thread_id, frame in sys._current_frames().items():
+        if thread_id != threading.get_ident() and any(
+            f.f_code is code for f, _ in traceback.walk_stack(frame)
+        ):
+            _raise_in(thread_id)
 
 
 @contextlib.contextmanager

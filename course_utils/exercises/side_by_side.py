@@ -1,0 +1,135 @@
+"""Yours beside expected: what strikes the eye about a wrong result, and how two values are shown together."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course_utils.exercises.plain import is_numeric, same
+
+WINDOW = 12  # entries shown of a longer list
+LONGEST_TEXT = 300
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table: a label, both values as plain data, and whether they are equal."""
+
+    label: str
+    yours: Any
+    expected: Any
+    equal: bool
+
+    def texts(self) -> tuple[str, str]:
+        """Both values as text, with as many digits as it takes to see the difference, lists aligned."""
+        for digits in (5, 9, 17):
+            yours, expected = _texts(self.yours, self.expected, digits)
+            if self.equal or yours != expected:
+                break
+        return yours, expected
+
+
+def beside(yours: Any, expected: Any, tolerance: float) -> tuple[Line, ...]:
+    """The lines of the table: one for each key of a dict, or a single one."""
+    if not (isinstance(yours, dict) and isinstance(expected, dict)):
+        return (Line("result", yours, expected, same(yours, expected, tolerance)),)
+    lines = []
+    for key in [*expected, *(key for key in yours if key not in expected)]:
+        mine, theirs = yours.get(key, _MISSING), expected.get(key, _MISSING)
+        lines.append(Line(key, mine, theirs, same(mine, theirs, tolerance)))
+    return tuple(lines)
+
+
+def difference(yours: Any, expected: Any) -> str:
+    """What is odd about a wrong result, in a sentence: shape, NaN, a factor. Empty if nothing strikes."""
+    if isinstance(yours, dict) and isinstance(expected, dict):
+        told = (difference(yours.get(key), wanted) for key, wanted in expected.items())
+        return next((text for text in told if text), "")
+    if not (is_numeric(yours) and is_numeric(expected)):
+        return ""
+    yours, expected = np.asarray(yours, float), np.asarray(expected, float)
+    if yours.shape != expected.shape:
+        return f"The shape is {yours.shape}, where {expected.shape} is expected."
+    if np.isnan(yours).any() and not np.isnan(expected).any():
+        return "There is a NaN (not a number) in it: 0 was divided by 0, or infinity by infinity."
+    return _factor(yours, expected)
+
+
+class _Missing:
+    """Stands where one side has no such entry."""
+
+    def __repr__(self):
+        return "(missing)"
+
+
+_MISSING = _Missing()
+
+
+def _factor(yours, expected):
+    """The factor between the two, if it is one and the same everywhere and short to write."""
+    if not yours.size or not np.all(expected) or not np.all(np.isfinite(yours)):
+        return ""
+    ratio = float((yours / expected).flat[0])
+    if ratio == 0 or not np.allclose(yours, ratio * expected, rtol=1e-4) or np.isclose(ratio, 1, rtol=1e-4):
+        return ""
+    size = max(abs(ratio), 1 / abs(ratio))
+    if abs(size - round(size, 1)) > 1e-3:
+        return ""
+    scale = "" if size < 1.01 else f"{size:.4g} times too {'large' if abs(ratio) > 1 else 'small'}"
+    sign = "of the wrong sign" if ratio < 0 else ""
+    return f"The result is {' and '.join(part for part in (scale, sign) if part)}."
+
+
+def _texts(yours, expected, digits):
+    if _is_list(yours) and _is_list(expected) and len(yours) and len(expected):
+        return _lists(list(yours), list(expected), digits)
+    return _text(yours, digits), _text(expected, digits)
+
+
+def _is_list(value):
+    return isinstance(value, list | np.ndarray)
+
+
+def _lists(yours, expected, digits):
+    """Two lists, entry under entry; of long ones, a window around the first difference."""
+    if all(_is_list(row) for row in [*yours, *expected]):
+        rows = [_texts(a, b, digits) for a, b in zip(yours, expected, strict=False)]
+        return tuple("\n".join(side[:WINDOW]) for side in zip(*rows, strict=True))
+    first, last = _window(yours, expected)
+    mine = [_text(value, digits) for value in yours[first:last]]
+    theirs = [_text(value, digits) for value in expected[first:last]]
+    widths = [max(map(len, pair)) for pair in zip(mine, theirs, strict=False)]
+    widths += [0] * abs(len(mine) - len(theirs))
+    return _row(mine, widths, first, len(yours)), _row(theirs, widths, first, len(expected))
+
+
+def _window(yours, expected):
+    if max(len(yours), len(expected)) <= WINDOW:
+        return 0, WINDOW
+    unequal = [i for i, (a, b) in enumerate(zip(yours, expected, strict=False)) if not same(a, b)]
+    first = max((unequal[0] if unequal else min(len(yours), len(expected))) - 3, 0)
+    return first, first + WINDOW
+
+
+def _row(texts, widths, first, length):
+    """One list as text, each entry as wide as its column; what is left out is counted."""
+    entries = ", ".join(text.rjust(width) for text, width in zip(texts, widths, strict=False))
+    before = f"… {first} more, " if first else ""
+    after = length - first - len(texts)
+    return f"[{before}{entries}{f', … {after} more' if after else ''}]"
+
+
+def _text(value, digits):
+    if isinstance(value, bool | np.bool_ | _Missing) or value is None:
+        return str(value)
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    if isinstance(value, float | np.floating):
+        return f"{value:.{digits}g}"
+    if isinstance(value, str):
+        return repr(value if len(value) <= LONGEST_TEXT else value[:LONGEST_TEXT] + "…")
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_text(item, digits)}" for key, item in value.items()) + "}"
+    if _is_list(value) and len(value):
+        return _lists(list(value), list(value), digits)[0]
+    return "[]"
