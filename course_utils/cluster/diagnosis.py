@@ -5,6 +5,8 @@ import signal
 import sysconfig
 import time
 
+from course_utils.cluster import cells
+
 _LIBRARIES = tuple(
     {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
@@ -18,6 +20,23 @@ def death(worker) -> str:
     if code < 0:
         return f"{name} was killed by {signal_name(-code)}{when}."
     return f"{name} ended with exit code {code}{when or ' before its function returned'}."
+
+
+def what_it_raised(worker) -> str:
+    """The exception of a worker in one line."""
+    kind, message = worker.error.kind, _headline(worker.error.message)
+    if kind == "SystemExit":
+        return f"{worker.name.capitalize()} called {message}."
+    return f"{worker.name.capitalize()} raised {kind}{': ' if message else ''}{message}."
+
+
+def _headline(message: str) -> str:
+    """The first line that says something; TensorFlow puts where a node was made before it."""
+    lines = message.strip().splitlines()
+    if lines and lines[0].startswith("Graph execution error"):
+        frames = [number for number, line in enumerate(lines) if line.startswith("  File ")]
+        lines = [line for line in lines[frames[-1] + 1 if frames else 1 :] if line.strip()] or lines
+    return lines[0].strip().rstrip(".") if lines else ""
 
 
 def signal_name(number: int) -> str:
@@ -53,21 +72,21 @@ def _state(worker, workers) -> str:
     if worker.connecting:
         missing = [w.name for w in workers if w is not worker and not w.making_strategy]
         return f"{worker.name} waits for {' and '.join(missing) or 'the others'} to join"
-    where = place(worker.stack, worker.job.sources)
+    where = place(worker.stack)
     if worker.job.alone_is_wrong and not worker.making_strategy:
         return f"{worker.name} has not made its strategy and is {where}"
     return f"{worker.name} {'waits' if in_tensorflow(worker.stack) else 'is'} {where}"
 
 
-def place(stack, cells=()) -> str:
-    """Where a stack stands in the user's own code: "in step, cell line 7 (`strategy.run(…)`)"."""
+def place(stack) -> str:
+    """Where a stack stands in the user's own code: "in step, Cell In[3] line 7 (`strategy.run(…)`)"."""
     if not stack:
         return "busy and does not say where"
     own = [frame for frame in stack if not _is_library(frame[0])]
     if not own:
         return f"in {stack[-1][2]}"
     file, number, function, line = own[-1]
-    source = "cell" if file in cells else os.path.basename(file)
+    source = cells.label(file) or os.path.basename(file)
     text = f" (`{line.strip()}`)" if line.strip() else ""
     return f"in {function}, {source} line {number}{text}"
 

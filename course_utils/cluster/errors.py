@@ -7,7 +7,7 @@ class WorkerError(ClusterError):
     """The function raised in a worker.
 
     `task` is its name ("worker 1"), `original` the exception itself where it could travel (else None),
-    `remote_traceback` the worker's own traceback as text. `notes` holds what happened to the others.
+    `remote_traceback` the worker's own traceback as text.
     """
 
     task: str = ""

@@ -1,6 +1,6 @@
 """A real cluster on this machine: one process a task, real gRPC, real collectives, up in about a second."""
 
-import linecache
+import contextlib
 import os
 import shutil
 import sys
@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from course_utils.cluster import output, pool, ports, travel
+from course_utils.cluster import cells, output, pool, ports, travel
 from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs, task_of
 from course_utils.cluster.supervisor import Run, Worker
 from course_utils.cluster.worker import IN_WORKER, Job
-from course_utils.errors import ClusterError, ConfigError
+from course_utils.errors import ClusterError, ConfigError, CourseError
 
 STAGES = ("start", "server up", "connected", "first step", "exit")
-KEPT_RUNS = 10  # folders of failed runs that are kept
+RUNS = Path(".course/runs")  # where the logs of failed runs are kept
+KEPT_RUNS = 10
 
 
 class LocalCluster:
@@ -25,7 +26,7 @@ class LocalCluster:
     workers: how many; chief=True adds a chief, ps=n parameter servers, evaluator=True an evaluator.
     devices_per_worker: replicas in each. timeout: seconds for one run, counted from when all have started.
     output: "lines" (each with its worker's name), "columns" (side by side in a notebook) or "quiet".
-    log_dir: where folders of failed runs go (else a temporary folder). start_method: "fork" or "spawn".
+    log_dir: where the logs of failed runs go (else .course/runs). start_method: "fork" or "spawn".
     env: environment variables for the workers; TF_CPP_MIN_LOG_LEVEL="0" turns TensorFlow's own messages on.
     check=False lets `run_with` start configurations that look wrong.
     """
@@ -79,25 +80,25 @@ class LocalCluster:
         `fn` starts as a script would: TF_CONFIG is set, nothing of TensorFlow is in use, it makes its own
         strategy. Raises WorkerError, WorkerDied, ClusterTimeout or ConfigError, when all are stopped.
         """
-        self._refuse_nesting()
-        held = [ports.HeldPort() for _ in range(self._size())]
-        try:
-            config = self._config([port.address for port in held])
-            return self._run(config.tf_configs(), held, fn, args, kwargs)
-        finally:
-            for port in held:
-                port.release()
+        with _short_traceback():
+            held = [ports.HeldPort() for _ in range(self._size())]
+            try:
+                config = self._config([port.address for port in held])
+                return self._run(config.tf_configs(), held, fn, args, kwargs)
+            finally:
+                for port in held:
+                    port.release()
 
     def run_with(self, configs: Sequence[str | None], fn: Callable, *args, **kwargs) -> list:
         """The same with TF_CONFIG texts of your own, one a process; None leaves it unset.
 
         They are checked first; ConfigError says what could not work.
         """
-        self._refuse_nesting()
-        if self.check:
-            check_tf_configs(configs)
-            _check_here(configs)
-        return self._run(list(configs), [None] * len(configs), fn, args, kwargs)
+        with _short_traceback():
+            if self.check:
+                check_tf_configs(configs)
+                _check_here(configs)
+            return self._run(list(configs), [None] * len(configs), fn, args, kwargs)
 
     def _size(self) -> int:
         return self.workers + self.chief + self.ps + self.evaluator
@@ -108,25 +109,25 @@ class LocalCluster:
         return ClusterConfig(**{kind: [next(left) for _ in range(n)] for kind, n in counts.items()})
 
     def _run(self, configs: list[str | None], held: list, fn: Callable, args: tuple, kwargs: dict) -> list:
+        _refuse_nesting()
         _refuse_stale_tf_config()
         payload = travel.pack_call(fn, args, kwargs)
         self.warm_up()
         self.configs, self.logs, self.timeline = configs, [], []
-        folder = _new_folder(self.log_dir)
+        folder = _new_folder()
+        kept = _base(self.log_dir) / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{folder.name[-4:]}"
         (folder / "payload.pickle").write_bytes(payload)
         workers = self._make_workers(configs, held, folder)
-        run = Run(
-            workers, self._start, output.make_display(self.output, [w.name for w in workers]), self.timeout
-        )
-        failed = True
+        screen = output.make_display(self.output, [worker.name for worker in workers])
         try:
-            results = run.results()
-            failed = False
-            return results
+            return Run(workers, self._start, screen, self.timeout, kept).results()
+        except BaseException:
+            _keep(folder, kept)
+            raise
         finally:
             self.logs = [worker.log.text() for worker in workers]
             self.timeline = [_in_order(worker.stages) for worker in workers]
-            _clean_up(folder, keep_logs=failed)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _start(self, log: int):
         start = pool.start_forked if self.start_method == "fork" else pool.start_spawned
@@ -138,7 +139,7 @@ class LocalCluster:
     def _make_workers(self, configs, held, folder: Path) -> list[Worker]:
         tasks = [task_of(text, number) for number, text in enumerate(configs)]
         training = sum(task.type in ("chief", "worker") for task in tasks)
-        sources = _notebook_sources()
+        sources = cells.sources()
         workers = []
         for task, text, port in zip(tasks, configs, held, strict=True):
             job = Job(
@@ -159,19 +160,29 @@ class LocalCluster:
             workers.append(Worker(task, job, log, _port_of(text, task), port))
         return workers
 
-    def _refuse_nesting(self) -> None:
-        if os.environ.get(IN_WORKER):
-            raise ClusterError(
-                f"This code runs in {os.environ[IN_WORKER]}, and a worker cannot start a cluster of its own.",
-                cure="Call LocalCluster from the notebook or the script, outside the function that it runs.",
-            )
+
+@contextlib.contextmanager
+def _short_traceback():
+    """Errors of the course say all in their text; where in this package they arose helps nobody."""
+    try:
+        yield
+    except CourseError as error:
+        raise error.with_traceback(None) from None
+
+
+def _refuse_nesting() -> None:
+    if os.environ.get(IN_WORKER):
+        raise ClusterError(
+            f"This code runs in {os.environ[IN_WORKER]}, and a worker cannot start a cluster of its own.",
+            cure="Call LocalCluster from the notebook or the script, outside the function that it runs.",
+        )
 
 
 def _refuse_stale_tf_config() -> None:
     if os.environ.get("TF_CONFIG"):
         raise ConfigError(
-            "TF_CONFIG is set in this notebook's own process, which is not a worker: a strategy made here would "
-            "wait for others for ever.",
+            "TF_CONFIG is set in this notebook's own process, which is not a worker: a strategy made here "
+            "would wait for others for ever.",
             cause="an earlier cell or the shell has set it.",
             cure='Run del os.environ["TF_CONFIG"]; each worker gets its own.',
         )
@@ -198,30 +209,34 @@ def _port_of(text: str | None, task: Task) -> int | None:
         return None
 
 
-def _notebook_sources() -> dict[str, list[str]]:
-    """The source lines of cells: they exist only in this process, and tracebacks and AutoGraph need them."""
-    cached = linecache.cache.items()
-    return {name: entry[2] for name, entry in list(cached) if len(entry) == 4 and not os.path.exists(name)}
+def _new_folder() -> Path:
+    """A temporary folder for one run; those of killed notebooks go first."""
+    base = Path(tempfile.gettempdir()).resolve()
+    for old in base.glob("course-run-*"):
+        if _owner_is_gone(old):
+            shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"course-run-{os.getpid()}-", dir=base))
 
 
-def _new_folder(log_dir) -> Path:
-    base = Path(log_dir) if log_dir else Path(tempfile.gettempdir()) / f"course-runs-{_user()}"
-    base.mkdir(parents=True, exist_ok=True)
-    for old in sorted(base.glob("run-*"), key=lambda path: path.name)[: -KEPT_RUNS or None]:
-        shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=time.strftime("run-%Y%m%d-%H%M%S-"), dir=base)).resolve()
+def _base(log_dir) -> Path:
+    """The folder under which logs are kept."""
+    return Path(log_dir or (RUNS if os.access(".", os.W_OK) else Path(tempfile.gettempdir()) / RUNS))
 
 
-def _user() -> str:
-    return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "me")
+def _owner_is_gone(folder: Path) -> bool:
+    import psutil
+
+    return not psutil.pid_exists(int(folder.name.split("-")[2]))
 
 
-def _clean_up(folder: Path, keep_logs: bool) -> None:
-    if not keep_logs:
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    for file in folder.glob("*.pickle"):
-        file.unlink(missing_ok=True)
+def _keep(folder: Path, kept: Path) -> None:
+    """Move the logs of a failed run to where its error says, and let the oldest such runs go."""
+    with contextlib.suppress(OSError):
+        kept.mkdir(parents=True, exist_ok=True)
+        for log in folder.glob("*.log"):
+            shutil.move(log, kept / log.name)
+        for old in sorted(kept.parent.glob("run-*"))[:-KEPT_RUNS]:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _in_order(stages: dict[str, float]) -> list[tuple[str, float]]:

@@ -131,16 +131,14 @@ class Columns:
 
 def _column_html(name: str, lines, number: int) -> str:
     # min-width 0 and overflow: a long line scrolls inside its column instead of widening the page.
-    colour = _COLOURS[number % len(_COLOURS)]
+    from course_utils.plots import worker_colour
+
     body = html.escape("\n".join(lines)) or "&nbsp;"
     return (
-        f'<div style="flex:1 1 16em;min-width:0;border-top:3px solid {colour}">'
+        f'<div style="flex:1 1 16em;min-width:0;border-top:3px solid {worker_colour(number)}">'
         f'<div style="font-weight:600;padding:2px 0">{html.escape(name)}</div>'
         f'<pre style="margin:0;overflow-x:auto;white-space:pre;font-size:12px">{body}</pre></div>'
     )
-
-
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def make_display(output: str, names: list[str]):

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing import connection
+from pathlib import Path
 
-from course_utils.cluster import diagnosis, ports, travel
+from course_utils.cluster import cells, diagnosis, ports, travel
 from course_utils.cluster.config import Task, check_tf_configs
 from course_utils.cluster.errors import ClusterTimeout, WorkerDied, WorkerError
 from course_utils.cluster.output import Log
@@ -19,7 +20,7 @@ TICK = 0.02  # seconds between two looks at output, processes and ports
 START_DEADLINE = 120  # seconds from the process to the function: an import of TensorFlow where it is spawned
 CAUSE_GRACE = 1.5  # seconds in which a worker that caused another's error can report its own
 JOIN_GRACE = 1.0  # seconds that a worker may wait for one that has ended without joining
-STUCK_AFTER = 6.0  # idle seconds in TensorFlow, after which a worker waits in vain for one that has finished
+STUCK_AFTER = 5.0  # idle seconds in TensorFlow, after which a worker waits in vain for one that has finished
 
 
 @dataclass
@@ -65,8 +66,9 @@ class Worker:
 class Run:
     """Start `workers`, return their results in order; a CourseError says why there are none."""
 
-    def __init__(self, workers: list[Worker], start: Callable, display, timeout: float):
+    def __init__(self, workers: list[Worker], start: Callable, display, timeout: float, kept: Path):
         self.workers, self.start, self.display, self.timeout = workers, start, display, timeout
+        self.kept = kept  # where the logs go if the run fails
         self.began = time.monotonic()
         self.first_error_at: float | None = None
 
@@ -166,7 +168,7 @@ class Run:
     def _judge_configurations(self) -> None:
         """Each was checked before the start; a function may have set another one since."""
         for worker in self.workers:
-            if worker.error and worker.error.kind == "ConfigError" and worker.error.pickled:
+            if worker.error and worker.error.ours:
                 raise pickle.loads(worker.error.pickled)
         if any(w.seen_config not in (None, w.job.tf_config) for w in self.workers):
             seen = [worker.seen_config or worker.job.tf_config for worker in self.workers]
@@ -226,7 +228,8 @@ class Run:
         return error
 
     def _ask_for_stacks(self) -> None:
-        asked = [w for w in self.workers if w.channel and not w.finished]
+        # One that is connecting cannot answer: TensorFlow holds the interpreter until all are there.
+        asked = [w for w in self.workers if w.channel and not (w.finished or w.connecting)]
         for worker in asked:
             worker.stack = None
             with contextlib.suppress(OSError):
@@ -238,18 +241,17 @@ class Run:
 
     def _worker_error(self, worker: Worker, cause: str = "") -> CourseError:
         remote = worker.error
-        first_line = remote.message.strip().split("\n")[0].rstrip(".")
         error = WorkerError(
-            f"{worker.name.capitalize()} raised {remote.kind}{': ' if first_line else ''}{first_line}.",
+            diagnosis.what_it_raised(worker),
             cause=cause,
             cure=self._where_logs(),
         )
-        error.task, error.remote_traceback = worker.name, remote.traceback
+        error.task, error.remote_traceback = worker.name, cells.readable(remote.traceback)
         error.original = pickle.loads(remote.pickled) if remote.pickled else None
         return error
 
     def _where_logs(self) -> str:
-        return f"The output of every worker is in {self.workers[0].log.path.parent}."
+        return f"Read cluster.logs, or the files in {self.kept}."
 
     def _result(self, worker: Worker):
         if worker.result is None:

@@ -12,18 +12,19 @@ import io
 import linecache
 import os
 import pickle
+import re
 import signal
 import sys
 import threading
 import time
 import traceback
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import connection
 from pathlib import Path
 
 from course_utils.cluster.zygote import PR_SET_PDEATHSIG, kill_group, prctl
-from course_utils.errors import ClusterError
+from course_utils.errors import ClusterError, ConfigError
 
 IN_WORKER = "COURSE_WORKER"  # set in each worker's environment to its name
 
@@ -53,6 +54,7 @@ class RemoteError:
     traceback: str
     pickled: bytes | None
     consequence: bool  # raised because another worker is gone
+    ours: bool  # a sentence of this package about the cluster, complete in itself
 
 
 def main_forked(channel_fd: int, log_fd: int, zygote: int) -> int:
@@ -188,8 +190,8 @@ def _send_exit(error: SystemExit, job: Job, caller: Caller) -> None:
     if error.code in (None, 0):
         _send_result(None, job, caller)
         return
-    ended = ClusterError(f"{job.task.capitalize()} called sys.exit({error.code!r}).")
-    caller.send("error", describe_error(ended.with_traceback(error.__traceback__)))
+    described = describe_error(error)
+    caller.send("error", replace(described, kind="SystemExit", message=f"sys.exit({error.code!r})"))
 
 
 def describe_error(error: BaseException) -> RemoteError:
@@ -205,10 +207,17 @@ def describe_error(error: BaseException) -> RemoteError:
     return RemoteError(
         kind=type(error).__name__,
         message=str(error),
-        traceback="".join(traceback.format_exception(error)),
+        traceback=_OUR_NODES.sub("", "".join(traceback.format_exception(error))),
         pickled=pickled,
         consequence=_is_consequence(error),
+        ours=isinstance(error, (ClusterError, ConfigError)) and pickled is not None,
     )
+
+
+# TensorFlow lists where a node was made; our part of that says nothing.
+_OUR_NODES = re.compile(
+    rf'  File "(<string>|{re.escape(os.path.dirname(__file__))}[^"]*)", line \d+, in \S+\n\n'
+)
 
 
 def _leave_out_our_frames(error: BaseException) -> None:

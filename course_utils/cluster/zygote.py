@@ -6,7 +6,7 @@ and an interrupt of the notebook reaches it. Linux only; elsewhere workers are s
 
 Talk: the caller sends `fork` with three file descriptors over the control socket. The *lifeline* answers with
 the worker's pid and later its exit code; when the caller says `kill` on it or is gone, the worker's whole
-process group is killed. The *channel* belongs to caller and worker. The *log* becomes the worker's stdout and stderr.
+process group is killed. The *channel* belongs to caller and worker. The *log* takes the worker's output.
 """
 
 import contextlib
