@@ -141,7 +141,7 @@ class LocalCluster:
         training = sum(task.type in ("chief", "worker") for task in tasks)
         sources = cells.sources()
         workers = []
-        for task, text, port in zip(tasks, configs, held, strict=True):
+        for number, (task, text, port) in enumerate(zip(tasks, configs, held, strict=True)):
             job = Job(
                 task=str(task),
                 tf_config=text,
@@ -154,9 +154,10 @@ class LocalCluster:
                 path=[entry or os.getcwd() for entry in sys.path],
                 sources=sources,
             )
-            log = output.Log(
-                folder / f"{str(task).replace(' ', '-')}.log", "TF_CPP_MIN_LOG_LEVEL" in self.env
-            )
+            name = str(task).replace(" ", "-")
+            if task in tasks[:number]:  # two processes with one name: only where check=False lets them
+                name += f"-process-{number}"
+            log = output.Log(folder / f"{name}.log", "TF_CPP_MIN_LOG_LEVEL" in self.env)
             workers.append(Worker(task, job, log, _port_of(text, task), port))
         return workers
 
