@@ -28,7 +28,7 @@ def complaint(exercise: Exercise, answer: Any) -> str:
     if not callable(answer):
         return (
             f"You gave {describe(answer)}. The check needs the function {exercise.name} itself, "
-            f"without brackets, so that it can call it: {exercise.call}."
+            f"without brackets, so that it can call it: `{exercise.call}`."
         )
     return _complaint_about_signature(exercise, answer)
 

@@ -78,7 +78,7 @@ def _not_attempted(exercise):
         exercise,
         Outcome.NOT_ATTEMPTED,
         message=f"Nothing to check yet. {missing}: {exercise.length}.",
-        try_this=f'Stuck? cu.hint("{exercise.id}") helps a little at a time.',
+        try_this=f'If you are stuck, `cu.hint("{exercise.id}")` helps a little at a time.',
     )
 
 
@@ -163,7 +163,7 @@ def _alike_one(one, other, tolerance):
 
 def _unexplained(exercise, record, expected):
     """What can be said of an answer that is none of the known mistakes, and what to do next."""
-    hint = f'cu.hint("{exercise.id}") points the way.'
+    hint = f'`cu.hint("{exercise.id}")` points the way.'
     if record["kind"] == "value":
         return difference(record["value"], expected) or "The result is not the expected one.", hint
     if record["kind"] == "raised":

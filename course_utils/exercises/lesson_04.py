@@ -273,7 +273,7 @@ def l2_cases(random):
     return [
         {
             "about": f"{count(replicas, 'replica')}, {examples} examples in the global batch, strength "
-            "{strength:g}",
+            f"{strength:g}",
             "replicas": replicas,
             "examples": examples,
             "strength": strength,

@@ -22,9 +22,9 @@ class Card:
 def hint_card(exercise, number: int, note: str = "") -> Card:
     """One graded hint, and what comes after it. `note` tells of trouble in saving."""
     if number < len(exercise.hints):
-        after = f'Not enough? cu.hint("{exercise.id}") again gives the next one.'
+        after = f'Not enough? `cu.hint("{exercise.id}")` again gives the next one.'
     else:
-        after = f'That was the last one. cu.solution("{exercise.id}") shows our answer.'
+        after = f'That was the last one. `cu.solution("{exercise.id}")` shows our answer.'
     return Card(text.hint(exercise, number, after, note), html.hint(exercise, number, after, note))
 
 
@@ -37,7 +37,7 @@ def no_solution_card(exercise) -> Card:
     """What a release says, which comes without solutions."""
     said = (
         "This copy of the course comes without solutions. "
-        f'cu.hint("{exercise.id}") helps a little at a time; your instructor has the solutions.'
+        f'`cu.hint("{exercise.id}")` helps a little at a time; your instructor has the solutions.'
     )
     return Card(text.plain_card(exercise, "Solution", said), html.plain_card(exercise, "Solution", said))
 

@@ -21,7 +21,7 @@ def verdict(found) -> str:
         _paragraph(found.message),
         f'<pre class="cu-where">{escape(found.where)}</pre>' if found.where else "",
         _table(found),
-        _paragraph(found.try_this, "cu-try", "Try this"),
+        _paragraph(found.try_this, "cu-try", words.advice(found)),
         _paragraph(found.note, "cu-note", "Note"),
     )
 
@@ -56,14 +56,14 @@ def plain_card(exercise, title, *paragraphs) -> str:
 def progress(rows, note) -> str:
     """The table of all exercises, a bar on top."""
     earned, possible = words.total(rows)
-    share = round(100 * earned / possible) if possible else 0
+    groups = "".join(_lesson_rows(*group) for group in words.by_lesson(rows))
     return _card(
         "cu-progress",
         f'<div class="cu-head"><strong>Your progress</strong><span class="cu-points">{earned} of '
-        f"{words.counted(possible, 'point')}</span></div>"
-        f'<div class="cu-bar" role="img" aria-label="{share} percent"><div style="width:{share}%"></div></div>',
+        f"{words.counted(possible, 'point')}</span></div>",
+        _bar(round(100 * earned / possible) if possible else 0),
         _paragraph(note, "cu-note", "Note"),
-        f'<table class="cu-list">{"".join(_lesson_rows(*group) for group in words.by_lesson(rows))}</table>',
+        f'<table class="cu-list">{groups}</table>',
     )
 
 
@@ -77,9 +77,7 @@ def _badge(outcome):
 
 
 def _card(kind, *parts):
-    return (
-        f'<div class="cu-card {kind}"><style>{STYLE}</style>{"".join(part for part in parts if part)}</div>'
-    )
+    return f'<div class="cu-card {kind}"><style>{STYLE}</style>{"".join(parts)}</div>'
 
 
 def _head(badge, exercise, points=""):
@@ -101,10 +99,8 @@ def _paragraph(text, kind="", label=""):
 
 def _rich(text):
     """Escaped text in which `code`, **strong** and *emphasis* of Markdown mean what they say."""
-    parts = re.split(r"(`[^`\n]+`)", text)
-    return "".join(
-        f"<code>{escape(p[1:-1])}</code>" if p[:1] == "`" and len(p) > 2 else _emphasis(p) for p in parts
-    )
+    parts = re.split(r"`([^`\n]+)`", text)  # every second part stood between backticks
+    return "".join(f"<code>{escape(p)}</code>" if i % 2 else _emphasis(p) for i, p in enumerate(parts))
 
 
 def _emphasis(text):
@@ -117,9 +113,10 @@ def _table(found):
         return _paragraph(found.about, "cu-about", "Case")
     lines, more = words.shown(found.lines)
     caption = f"<caption>{_rich(found.about)}</caption>" if found.about else ""
-    head = '<tr><td></td><th scope="col">yours</th><th scope="col">expected</th><td></td></tr>'
+    head = '<tr><td></td><td></td><th scope="col">yours</th><th scope="col">expected</th></tr>'
     rest = f'<p class="cu-after">{escape(more)}</p>' if more else ""
-    return f'<table class="cu-beside">{caption}{head}{"".join(map(_line, lines))}</table>{rest}'
+    table = f'<table class="cu-beside">{caption}{head}{"".join(map(_line, lines))}</table>'
+    return f'<div class="cu-wide">{table}</div>{rest}'
 
 
 def _line(line):
@@ -127,16 +124,22 @@ def _line(line):
     kind, glyph, word = ("cu-equal", "✓", "equal") if line.equal else ("cu-differs", "✗", "different")
     label = f'<th scope="row">{_rich(line.label)}</th>'
     mark = f'<td class="cu-mark"><span aria-hidden="true">{glyph}</span> {word}</td>'
-    if max(len(yours), len(expected)) <= 40 and "\n" not in yours + expected:
+    if max(len(yours), len(expected)) <= 36 and "\n" not in yours + expected:
         cells = f"<td><code>{escape(yours)}</code></td><td><code>{escape(expected)}</code></td>"
-        return f'<tr class="{kind}">{label}{cells}{mark}</tr>'
-    both = f"{_named('yours', yours)}\n{_named('expected', expected)}"
-    return f'<tr class="{kind}">{label}<td colspan="2"><pre>{escape(both)}</pre></td>{mark}</tr>'
+    else:
+        both = f"{_named('yours', yours)}\n{_named('expected', expected)}"
+        cells = f'<td colspan="2"><pre>{escape(both)}</pre></td>'
+    return f'<tr class="{kind}">{label}{mark}{cells}</tr>'
 
 
 def _named(name, text):
     """A value under which its partner's entries come to stand in the same columns."""
     return f"{name:<10}" + text.replace("\n", "\n" + " " * 10)
+
+
+def _bar(percent):
+    inner = f'<div style="width:{percent}%"></div>'
+    return f'<div class="cu-bar" role="img" aria-label="{percent} percent of the points">{inner}</div>'
 
 
 def _lesson_rows(lesson, rows):

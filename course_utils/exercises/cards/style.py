@@ -9,7 +9,7 @@ _SHEET = """
   --cu-soft: var(--jp-content-font-color2, var(--vscode-descriptionForeground, #57606a));
   --cu-line: var(--jp-border-color2, var(--vscode-panel-border, #d0d7de));
   --cu-mono: var(--jp-code-font-family, ui-monospace, Menlo, Consolas, monospace);
-  max-width: 46em; margin: 4px 0 8px; padding: 10px 16px 12px; box-sizing: border-box;
+  max-width: 54em; margin: 4px 0 8px; padding: 10px 16px 12px; box-sizing: border-box;
   color: var(--cu-text); font-size: 14px; line-height: 1.5;
   border: 1px solid var(--cu-line); border-left: 4px solid var(--cu-accent); border-radius: 6px;
   background: color-mix(in srgb, var(--cu-accent) 5%, transparent);
@@ -34,8 +34,10 @@ _SHEET = """
 [data-jp-theme-light="false"] .cu-card.cu-hint, [data-jp-theme-light="false"] .cu-card.cu-progress,
 .vscode-dark .cu-card.cu-hint, .vscode-dark .cu-card.cu-progress { --cu-accent: #58a6ff; }
 .cu-card p { margin: 8px 0 0; }
-.cu-card code, .cu-card pre { font-family: var(--cu-mono); font-size: 0.92em; color: inherit; }
-.cu-card p code, .cu-card caption code {
+.cu-card.cu-card code, .cu-card.cu-card pre {
+  padding: 0; background: none; font-family: var(--cu-mono); font-size: 0.92em; color: var(--cu-text);
+}
+.cu-card.cu-card p code, .cu-card.cu-card caption code {
   padding: 0 4px; border-radius: 4px; background: color-mix(in srgb, var(--cu-text) 8%, transparent);
 }
 .cu-head { display: flex; flex-wrap: wrap; gap: 4px 12px; align-items: baseline; }
@@ -45,32 +47,37 @@ _SHEET = """
 .cu-head .cu-badge {
   padding: 0 10px; border-radius: 1em; background: color-mix(in srgb, var(--cu-accent) 14%, transparent);
 }
-.cu-title code { color: var(--cu-soft); margin-right: 4px; }
+.cu-card.cu-card .cu-title code { color: var(--cu-soft); margin-right: 4px; }
 .cu-points { margin-left: auto; color: var(--cu-soft); white-space: nowrap; }
 .cu-mistake strong { color: var(--cu-accent); }
-.cu-card pre.cu-where {
+.cu-card.cu-card pre.cu-where {
   margin: 8px 0 0; padding: 6px 10px; overflow-x: auto; border-radius: 4px;
   background: color-mix(in srgb, var(--cu-text) 6%, transparent);
 }
 .cu-card p.cu-try { padding-top: 8px; border-top: 1px solid var(--cu-line); }
 .cu-card p.cu-note, .cu-card p.cu-after, .cu-card p.cu-about { color: var(--cu-soft); }
-.cu-card table { margin: 10px 0 2px; border-collapse: collapse; font-size: 13px; table-layout: auto; }
+.cu-wide { overflow-x: auto; }
+.cu-card.cu-card table { margin: 10px 0 2px; border-collapse: collapse; font-size: 13px; table-layout: auto; }
 .cu-card caption { text-align: left; color: var(--cu-soft); padding-bottom: 4px; caption-side: top; }
-.cu-card table tr, .cu-card table tr:hover, .cu-card table tr:nth-child(even) { background: transparent; }
-.cu-card table th, .cu-card table td {
-  padding: 3px 14px 3px 0; border: 0; text-align: left; vertical-align: top; max-width: none; color: inherit;
+.cu-card.cu-card table tr, .cu-card.cu-card table tr:hover, .cu-card.cu-card table tr:nth-child(even) {
+  background: transparent;
 }
-.cu-card table th { font-weight: 400; color: var(--cu-soft); }
-.cu-card .cu-beside tr + tr > * { border-top: 1px solid var(--cu-line); }
-.cu-card .cu-beside td code { white-space: pre; }
-.cu-card .cu-beside td pre { margin: 0; white-space: pre; overflow-x: auto; }
-.cu-card .cu-mark { white-space: nowrap; color: var(--cu-soft); }
-.cu-card .cu-differs .cu-mark { color: var(--cu-accent); font-weight: 600; }
+.cu-card.cu-card table th, .cu-card.cu-card table td {
+  padding: 3px 18px 3px 0; border: 0; text-align: left; vertical-align: top;
+  max-width: none; color: var(--cu-text); font-size: 13px; line-height: 1.5; white-space: normal;
+}
+.cu-card.cu-card table th { font-weight: 400; color: var(--cu-soft); }
+.cu-card.cu-card .cu-beside tr + tr > * { border-top: 1px solid var(--cu-line); }
+.cu-card.cu-card .cu-beside td code { white-space: pre; }
+.cu-card.cu-card .cu-beside td pre { border: 0; margin: 0; white-space: pre; overflow-x: auto; }
+.cu-card.cu-card table .cu-mark { white-space: nowrap; color: var(--cu-soft); }
+.cu-card.cu-card table .cu-differs .cu-mark { color: var(--cu-accent); font-weight: 600; }
 .cu-card details { margin-top: 8px; }
 .cu-card summary { cursor: pointer; color: var(--cu-accent); }
-.cu-card pre.cu-code {
+.cu-card.cu-card pre.cu-code {
   margin: 10px 0 0; padding: 10px 12px; overflow-x: auto; border-radius: 4px; line-height: 1.45;
-  font-size: 13px; background: var(--jp-cell-editor-background, color-mix(in srgb, var(--cu-text) 5%, transparent));
+  font-size: 13px;
+  background: var(--jp-cell-editor-background, color-mix(in srgb, var(--cu-text) 5%, transparent));
 }
 .cu-code .cu-k { color: var(--jp-mirror-editor-keyword-color, #0550ae); font-weight: 600; }
 .cu-code .cu-s { color: var(--jp-mirror-editor-string-color, #0a3069); }
@@ -79,13 +86,13 @@ _SHEET = """
 .cu-code .cu-d { color: var(--jp-mirror-editor-def-color, #6639ba); }
 .cu-bar { height: 8px; margin: 10px 0 4px; border-radius: 4px; overflow: hidden; background: var(--cu-line); }
 .cu-bar div { height: 100%; background: #1a7f37; }
-.cu-card table.cu-list { width: 100%; }
-.cu-card .cu-list tr > :last-child {
+.cu-card.cu-card table.cu-list { width: 100%; }
+.cu-card.cu-card table.cu-list tr > :last-child {
   text-align: right; padding-right: 0; white-space: nowrap; color: var(--cu-soft);
 }
-.cu-card .cu-list .cu-lesson > * { padding-top: 10px; border-bottom: 1px solid var(--cu-line); }
-.cu-card .cu-list .cu-lesson th { font-weight: 600; color: var(--cu-text); }
-.cu-card .cu-list small { color: var(--cu-soft); }
+.cu-card.cu-card table.cu-list .cu-lesson > * { padding-top: 10px; border-bottom: 1px solid var(--cu-line); }
+.cu-card.cu-card table.cu-list .cu-lesson th { font-weight: 600; color: var(--cu-text); }
+.cu-card.cu-card .cu-list small { color: var(--cu-soft); }
 """
 
 STYLE = re.sub(r"\s*([{};,])\s*", r"\1", " ".join(_SHEET.split()))

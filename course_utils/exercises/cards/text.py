@@ -16,7 +16,7 @@ def verdict(found) -> str:
         _wrapped(found.message),
         f"  {found.where}" if found.where else "",
         _table(found.about, found.lines) if found.lines else _wrapped(found.about and f"Case: {found.about}"),
-        _wrapped(found.try_this and f"Try this: {found.try_this}"),
+        _wrapped(found.try_this and f"{words.advice(found)}: {found.try_this}"),
         _wrapped(found.note and f"Note: {found.note}"),
     ]
     return "\n".join(part for part in parts if part)

@@ -27,6 +27,11 @@ def points(exercise, outcome: Outcome) -> str:
     return f"{earned} of {counted(exercise.points, 'point')}"
 
 
+def advice(found) -> str:
+    """The label of what to do next: particular where the mistake is known."""
+    return "Try this" if found.mistake else "Next"
+
+
 def counted(number: int, thing: str) -> str:
     """ "1 point", "2 points"."""
     return f"{number} {thing}{'s' * (number != 1)}"
