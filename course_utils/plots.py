@@ -149,18 +149,19 @@ def copies_table(
     """A table replica × variable: one grey bar where all copies are equal, boxes of their own where not.
 
     `rows[name][r]` is the copy of replica r, of any shape. Of a larger variable the entry is shown at which
-    its copies are furthest apart; how far that is stands at the right.
+    its copies are furthest apart, or the largest where they are equal; how far apart stands at the right.
     """
     figure, axis = _figure(height=0.8 + 0.46 * len(rows))
     columns = max(map(len, rows.values()))
     for row, copies in enumerate(rows.values()):
         flat = np.stack([np.ravel(copy) for copy in copies]).astype(float)
         apart = np.ptp(flat, axis=0)
-        shown = flat[:, apart.argmax()]
-        _row_of_copies(axis, row, shown, equal=apart.max() == 0)
+        shown = flat[:, (apart if apart.any() else np.abs(flat[0])).argmax()]
+        _row_of_copies(axis, row, shown, equal=not apart.any())
         verdict = "equal" if apart.max() == 0 else f"up to {apart.max():.2g} apart"
         axis.text(columns + 0.15, row + 0.45, verdict, va="center")
-    _cells_only(axis, columns + 1.4, len(rows), title)
+    _cells_only(axis, columns + 1.4, len(rows), "")
+    axis.set_title(title, pad=12)
     axis.set_yticks(np.arange(len(rows)) + 0.45, list(rows))
     axis.set_xticks(np.arange(columns) + 0.45, [f"{column} {r}" for r in range(columns)])
     axis.tick_params(labelbottom=False, labeltop=True)
@@ -229,24 +230,27 @@ def learning_curves(epochs: Sequence[Mapping[str, float]], title: str = "") -> F
 
 def curves_over_reference(
     panels: Mapping[str, Mapping[str, Sequence[float]]],
-    reference: Sequence[float],
+    reference: Sequence[float] | Mapping[str, Sequence[float]],
     ylabel: str,
     xlabel: str = "step",
     reference_name: str = "one device",
 ) -> Figure:
     """A panel each, every curve drawn over the broad grey line of the reference that it should hide.
 
-    `panels[title][label]` and `reference` are values at step 1, 2, …
+    `panels[title][label]` and `reference` are values at step 1, 2, …; a reference a panel goes by title.
     """
     figure, axes = _figure(columns=len(panels), sharey=True)
-    for axis, (title, curves) in zip(axes, panels.items(), strict=True):
-        axis.plot(range(1, len(reference) + 1), reference, color=FAINT, lw=8, label=reference_name)
+    references = reference if isinstance(reference, Mapping) else dict.fromkeys(panels, reference)
+    for axis, (title, curves) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+        steps = range(1, len(references[title]) + 1)
+        axis.plot(steps, references[title], color=FAINT, lw=8, label=reference_name)
         for i, (label, values) in enumerate(curves.items()):
-            steps = range(1, len(values) + 1)
-            axis.plot(steps, values, LINES[i % 4], color=series_colour(i), lw=2.2 - 0.3 * i, label=label)
+            colour = SERIES[(0, 3, 1, 2)[i % 4]]  # grey last: the reference is grey
+            axis.plot(range(1, len(values) + 1), values, LINES[i % 4], color=colour, lw=2.2, label=label)
         axis.set(title=title, xlabel=xlabel)
-    axes[0].set(ylabel=ylabel)
-    axes[0].legend()
+    np.atleast_1d(axes)[0].set(ylabel=ylabel)
+    handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     return figure
 
 

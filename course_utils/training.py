@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import keras
@@ -41,6 +41,15 @@ def average_loss(losses: tf.Tensor, global_batch_size: int) -> tf.Tensor:
     The sum of it over the replicas is the mean over the whole batch, whatever the number of replicas.
     """
     return tf.reduce_sum(losses) / tf.cast(global_batch_size, losses.dtype)
+
+
+def average_loss_over_present(losses: tf.Tensor) -> tf.Tensor:
+    """The same where batches may be short: divided by the examples that all replicas together hold this step.
+
+    Call it on a replica: the count is an all-reduce, so every replica must come, one without examples too.
+    """
+    present = tf.cast(tf.size(losses), losses.dtype)
+    return tf.reduce_sum(losses) / tf.distribute.get_replica_context().all_reduce("SUM", present)
 
 
 def train_step(
@@ -212,6 +221,24 @@ class _Run:
         return Epoch(number, loss, accuracy, *tested, seconds, self.steps * self.batch)
 
 
+@contextlib.contextmanager
+def iterators_end_at_once() -> Iterator[None]:
+    """A context in which iterators of distributed datasets are made that can be dropped without waiting.
+
+    One iterator for all epochs ends only once, but its wait has grown with the training: over two minutes
+    after five. TensorFlow's own behaviour is back afterwards; on a version that the mend was not tested with,
+    nothing is changed.
+    """
+    before = epoch_end_stall.enabled()
+    with contextlib.suppress(UpstreamError):
+        epoch_end_stall.enable()
+    try:
+        yield
+    finally:
+        if not before:
+            epoch_end_stall.disable()
+
+
 def evaluate(model: keras.Model, examples: Arrays, batch_size: int = 500) -> tuple[float, float]:
     """Mean loss in nats and accuracy of a plain model, without any strategy."""
     losses, right = 0.0, 0
@@ -276,18 +303,8 @@ def _same_shape(a, b):
 
 
 def _iterator(strategy, data):
-    """An iterator of the distributed `data` that can be dropped without waiting.
-
-    One iterator for all epochs is ended only once, but its wait has grown with the training: over two minutes
-    after five. TensorFlow's own behaviour is back when this returns.
-    """
-    before = epoch_end_stall.enabled()
-    with contextlib.suppress(UpstreamError):  # another version: it may wait, the result is the same
-        epoch_end_stall.enable()
-    iterator = iter(strategy.experimental_distribute_dataset(data))
-    if not before:
-        epoch_end_stall.disable()
-    return iterator
+    with iterators_end_at_once():
+        return iter(strategy.experimental_distribute_dataset(data))
 
 
 def _sharded_by_example():
