@@ -1,0 +1,171 @@
+"""Six jobs that fail, each for another reason, run for real with nobody checking: what lesson 07 diagnoses.
+
+Two processes each, TensorFlow's own messages switched on. One that hangs is stopped after a few seconds.
+"""
+
+import html
+import json
+import os
+import re
+from dataclasses import dataclass
+
+from course_utils.cluster import LocalCluster
+from course_utils.cluster.ports import HeldPort
+from course_utils.errors import CourseError
+
+MISTAKES = (
+    "same index twice",
+    "another order of addresses",
+    "str(config) instead of JSON",
+    "TF_CONFIG set after the strategy",
+    "chief counted twice",
+    "a worker was never started",
+    "port taken by another program",
+    "network down",
+)
+# TensorFlow's own messages; all clusters of lesson 07 use them, so that one warm process serves all.
+TALKATIVE = {"TF_CPP_MIN_LOG_LEVEL": "0"}
+
+_NOISE = re.compile(
+    r"cuda|cuInit|oneDNN|absl::InitializeLog|cpu_feature_guard|^To enable the following|rebuild TensorFlow"
+)
+_STAMP = re.compile(r"^[IWEF]\d{4} \S+ +\d+ [\w.]+:\d+\] ")
+
+
+@dataclass(frozen=True)
+class Incident:
+    """What is known about a failed job: how it ended; for each process its TF_CONFIG and what it printed."""
+
+    letter: str
+    given: list[str]
+    printed: list[str]
+    ended: str
+
+    def __repr__(self) -> str:
+        parts = [f"Incident {self.letter}: {self.ended}"]
+        for number, (given, printed) in enumerate(zip(self.given, self.printed, strict=True)):
+            parts += [f"[process {number}] TF_CONFIG={given}"]
+            parts += [f"[process {number}] {line}" for line in printed.splitlines() or ["(nothing)"]]
+        return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        names = [f"process {number}" for number in range(len(self.given))]
+        texts = [
+            f"TF_CONFIG={g}\n\n{p or '(nothing)'}" for g, p in zip(self.given, self.printed, strict=True)
+        ]
+        title = f'<div style="margin-top:6px"><b>Incident {self.letter}</b> · {html.escape(self.ended)}</div>'
+        return title + SideBySide(names, texts)._repr_html_()
+
+
+class SideBySide:
+    """Texts in columns, one a process, in the colours of the workers."""
+
+    def __init__(self, names: list[str], texts: list[str]):
+        self.names, self.texts = names, texts
+
+    def __repr__(self) -> str:
+        pairs = zip(self.names, self.texts, strict=True)
+        return "\n".join(f"[{name}] {line}" for name, text in pairs for line in text.splitlines())
+
+    def _repr_html_(self) -> str:
+        columns = "".join(map(_column, range(len(self.names)), self.names, self.texts))
+        return f'<div style="display:flex;flex-wrap:wrap;gap:12px;margin-bottom:8px">{columns}</div>'
+
+
+def _column(number: int, name: str, text: str) -> str:
+    from course_utils.plots import worker_colour  # not above: each worker imports this module
+
+    return (
+        f'<div style="flex:1 1 14em;min-width:0;border-top:3px solid {worker_colour(number)}">'
+        f'<div style="font-weight:600;padding:2px 0">{html.escape(name)}</div>'
+        '<pre style="margin:0;white-space:pre-wrap;overflow-wrap:anywhere;font-size:11px;line-height:1.35">'
+        f"{html.escape(text)}</pre></div>"
+    )
+
+
+def tidy(log: str) -> str:
+    """The log without the time stamps, file names and remarks on missing GPUs that TensorFlow puts in."""
+    lines = [line for line in log.splitlines() if not _NOISE.search(line)]
+    return "\n".join(_STAMP.sub("", line).split(" Incarnation:")[0] for line in lines)
+
+
+def play(patience: float = 3) -> list[Incident]:
+    """The six incidents, just run. `patience`: seconds after which one that hangs is stopped."""
+    return [_play(letter, *make(), patience) for letter, make in zip("ABCDEF", _JOBS, strict=True)]
+
+
+def _play(letter: str, held: list[HeldPort], texts: list[str], late: bool, patience: float) -> Incident:
+    cluster = LocalCluster(workers=len(texts), timeout=patience, output="quiet", env=TALKATIVE, check=False)
+    given = [None] * len(texts) if late else texts
+    try:
+        cluster.run_with(given, _train, texts if late else None)
+        ended = "both processes ended without an error."
+    except CourseError as error:
+        ended = _in_short(error, patience)
+    finally:
+        for port in held:
+            port.release()
+    return Incident(letter, texts, [tidy(log) for log in cluster.logs], ended)
+
+
+def _in_short(error: CourseError, patience: float) -> str:
+    if type(error).__name__ == "ClusterTimeout":
+        return f"nothing more happened, until both were stopped after {patience:g} s."
+    return "one process raised " + error.seen.partition(" raised ")[2].replace("\n", " ")
+
+
+def _train(set_too_late):
+    """The script of every incident. It passes the resolver, which the course's own checks leave alone."""
+    import tensorflow as tf
+
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+    if set_too_late:
+        os.environ["TF_CONFIG"] = set_too_late[0]
+    total = strategy.reduce("SUM", strategy.run(tf.function(lambda: tf.constant(1))), axis=None)
+    print("replicas in step:", strategy.num_replicas_in_sync)
+    print("hands shaken:", int(total))
+
+
+def _text(cluster: dict, kind: str, index: int) -> str:
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
+def _addresses(count: int) -> tuple[list[HeldPort], list[str]]:
+    held = [HeldPort() for _ in range(count)]
+    return held, [port.address for port in held]
+
+
+def _another_order():
+    held, (a, b) = _addresses(2)
+    return held, [_text({"worker": [a, b]}, "worker", 0), _text({"worker": [b, a]}, "worker", 1)], False
+
+
+def _too_late():
+    held, hosts = _addresses(2)
+    return held, [_text({"worker": hosts}, "worker", index) for index in range(2)], True
+
+
+def _one_missing():
+    held, hosts = _addresses(3)
+    return held, [_text({"worker": hosts}, "worker", index) for index in range(2)], False
+
+
+def _same_index():
+    held, hosts = _addresses(2)
+    return held, [_text({"worker": hosts}, "worker", 0)] * 2, False
+
+
+def _not_json():
+    held, hosts = _addresses(2)
+    right = [_text({"worker": hosts}, "worker", index) for index in range(2)]
+    return held, [right[0], str(json.loads(right[1]))], False
+
+
+def _chief_twice():
+    held, hosts = _addresses(2)
+    cluster = {"chief": hosts[:1], "worker": hosts}
+    return held, [_text(cluster, "chief", 0), _text(cluster, "worker", 1)], False
+
+
+_JOBS = (_another_order, _too_late, _one_missing, _same_index, _not_json, _chief_twice)
