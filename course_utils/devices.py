@@ -9,6 +9,7 @@ Source: https://www.tensorflow.org/guide/gpu (logical devices), tf.distribute.Mi
 
 from __future__ import annotations
 
+import logging
 import operator
 
 import tensorflow as tf
@@ -42,7 +43,8 @@ def mirrored(n: int) -> tf.distribute.MirroredStrategy:
     Raises DeviceError as `simulate` does.
     """
     devices = simulate(n)
-    tf.get_logger().setLevel("WARNING")  # else three lines a strategy say where it reduces
+    logger = tf.get_logger()  # else it says where it reduces, in three lines a strategy
+    logger.setLevel(max(logger.level, logging.WARNING))
     # MirroredStrategy's own collectives remember the first group size of a process and die at the second:
     # "joining a group with size 4, but that group has size 2" (tensorflow/tensorflow#61314).
     on_gpu = devices[0].startswith("GPU")
