@@ -194,6 +194,12 @@ def _check_here(configs: Sequence[str]) -> None:
     for number, text in enumerate(configs):
         task = task_of(text, number)
         port = _port_of(text, task)
+        host = _host_of(text, task)
+        if host and not ports.is_this_machine(host):
+            raise ConfigError(
+                f"{host}, the address of {task}, is not this machine, and LocalCluster starts all here.",
+                cure=f'Write "127.0.0.1:{port}" for {task}; for several machines start a script on each.',
+            )
         taken_by = port and ports.holder(port)
         if taken_by:
             raise ConfigError(
@@ -203,10 +209,19 @@ def _check_here(configs: Sequence[str]) -> None:
 
 
 def _port_of(text: str | None, task: Task) -> int | None:
+    address = _address_of(text, task)
+    return int(address.rpartition(":")[2]) if address else None
+
+
+def _host_of(text: str | None, task: Task) -> str | None:
+    address = _address_of(text, task)
+    return address.rpartition(":")[0] if address else None
+
+
+def _address_of(text: str | None, task: Task) -> str | None:
     try:
-        cluster = ClusterConfig.from_tf_config(text).cluster
-        return int(cluster[task.type][task.index].rpartition(":")[2])
-    except (ConfigError, LookupError):
+        return ClusterConfig.from_tf_config(text).address(task.type, task.index)
+    except ConfigError:
         return None
 
 

@@ -29,6 +29,21 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def is_this_machine(host: str) -> bool:
+    """Whether the host is this machine, told without asking any name server."""
+    host = host.strip("[]")
+    if host.lower() in ("localhost", socket.gethostname().lower()):
+        return True
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        packed = socket.inet_pton(family, host)
+        with socket.socket(family) as trial:
+            trial.bind((socket.inet_ntop(family, packed), 0))
+    except OSError:
+        return False
+    return True
+
+
 def holder(port: int) -> str | None:
     """Who has the port: "python (process 1234)", "another program"; None if it is free."""
     with contextlib.closing(socket.socket()) as trial:
