@@ -112,3 +112,7 @@ def lint(lessons, folder):
     if findings:
         raise SystemExit(1)
     click.echo("No findings.")
+
+
+if __name__ == "__main__":
+    main()

@@ -17,6 +17,7 @@ BAD_SOURCES = {
     "prose_length": ("# One, and another one.", "# " + "word " * 121, "# # 90 · Does one and one make two?"),
     "code_length": ("print(4)", "\n".join(f"print({n})" for n in range(31)), "print(0)"),
     "code_length_median": ("\nprint(", "\n" + "print()\n" * 8 + "print(", None),
+    "code_width": ("print(4)", "print(" + "4" * 83 + ")", "print(" + "4" * 83 + ")"),
     "setup_cell": ("import course_utils as cu", "import course_utils", "import course_utils"),
     "parameters_cell": ('# %% tags=["parameters"]', "# %%", None),
     "parts_in_order": ("# > **Take away.** It does.", "# It does.", None),
