@@ -5,6 +5,8 @@
 
 import importlib
 
+from course_utils import quiet
+
 # Public name -> the module that defines it. A name of None means the module itself.
 _HOME = {
     "LocalCluster": "cluster",
@@ -31,6 +33,8 @@ _MODULES = {
     "upstream",
     "wire",
 }
+
+quiet.tensorflow()  # takes no time: it waits for the import
 
 __all__ = sorted(_MODULES | set(_HOME))
 

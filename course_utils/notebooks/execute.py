@@ -16,7 +16,6 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 # What every kernel of the course gets, whatever the shell that starts it holds.
 KERNEL_ENVIRONMENT = {
-    "TF_CPP_MIN_LOG_LEVEL": "2",  # errors only
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     "PYTHONHASHSEED": "0",
     "PYDEVD_DISABLE_FILE_VALIDATION": "1",

@@ -14,6 +14,7 @@ from course_utils.notebooks.sources import Cell, Lesson
 SETUP_LINES = 8
 MEDIAN_CODE_LINES = 8
 MAX_CODE_LINES = 30
+MAX_CODE_COLUMNS = 88  # what JupyterLab shows beside its file browser on a laptop's screen
 MAX_PROSE_WORDS = 120
 CELLS = range(25, 46)
 CELLS_WITHOUT_HEADING = 4
@@ -96,6 +97,14 @@ def code_length_median(lesson: Lesson) -> Findings:
     median = statistics.median([_length(cell) for cell in _code(lesson)] or [0])
     if median > MEDIAN_CODE_LINES:
         yield None, 0, f"The median code cell has {median:g} lines; at most {MEDIAN_CODE_LINES}."
+
+
+@source_rule
+def code_width(lesson: Lesson) -> Findings:
+    for cell in _code(lesson):
+        for offset, line in enumerate(cell.text.splitlines()):
+            if len(line) > MAX_CODE_COLUMNS:
+                yield cell, offset, f"{len(line)} columns of code; {MAX_CODE_COLUMNS} fit without scrolling."
 
 
 # The parts of a lesson, and their order
