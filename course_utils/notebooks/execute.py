@@ -22,8 +22,9 @@ KERNEL_ENVIRONMENT = {
     "COLUMNS": "100",
     "JUPYTER_PREFER_ENV_PATH": "1",  # the kernel "python3" of this environment, not one in the reader's home
 }
-# A TF_CONFIG left in the shell would make the kernel itself a member of some cluster.
-UNWANTED = ("TF_CONFIG",)
+# A TF_CONFIG left in the shell would make the kernel itself a member of some cluster; a log level would keep
+# course_utils from quietening TensorFlow.
+UNWANTED = ("TF_CONFIG", "TF_CPP_MIN_LOG_LEVEL")
 
 
 class CellFailed(NotebookError):
