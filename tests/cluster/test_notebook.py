@@ -1,0 +1,201 @@
+"""Clusters in a real Jupyter kernel: interrupt, restart and kill; columns; `%%workers`."""
+
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from jupyter_client.manager import KernelManager
+
+DEADLINE = 120
+
+ENDLESS = """
+def endless(folder):
+    import os, threading
+    import tensorflow as tf
+    tf.distribute.MultiWorkerMirroredStrategy()
+    open(f"{folder}/{os.getpid()}", "w").close()
+    threading.Event().wait()
+
+cu.LocalCluster(2, output="quiet").run(endless, folder)
+"""
+
+
+class Notebook:
+    """A kernel as a notebook server drives it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.manager = KernelManager()
+        self.manager.start_kernel(
+            cwd=str(folder), env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+        )
+        self.connect()
+
+    def connect(self):
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=DEADLINE)
+        self.run(f"import course_utils as cu\n%load_ext course_utils\nfolder = {str(self.folder)!r}")
+
+    def run(self, code, fails=False):
+        """What the cell put out, a list of nbformat-like dictionaries."""
+        outputs = []
+        reply = self.client.execute_interactive(code, timeout=DEADLINE, output_hook=outputs.append)
+        assert (reply["content"]["status"] == "error") is fails, outputs
+        return [message["content"] | {"kind": message["msg_type"]} for message in outputs]
+
+    def text(self, code, fails=False):
+        outputs = self.run(code, fails)
+        return "".join(o.get("text", "") + "\n".join(o.get("traceback", [])) for o in outputs)
+
+    def start_endless(self):
+        """Start a cluster that does not end by itself; returns its processes."""
+        for file in self.folder.iterdir():
+            if file.name.isdigit():
+                file.unlink()
+        self.endless = self.client.execute(ENDLESS)
+        wait_for(lambda: sum(file.name.isdigit() for file in self.folder.iterdir()) == 2)
+        return psutil.Process(self.manager.provisioner.process.pid).children(recursive=True)
+
+    def error_of_endless(self):
+        """The name of the exception that ended it."""
+        while True:
+            reply = self.client.get_shell_msg(timeout=DEADLINE)
+            if reply["parent_header"]["msg_id"] == self.endless:
+                return reply["content"]["ename"]
+
+    def close(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+def wait_for(condition):
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.05)
+
+
+def assert_gone(processes):
+    _, alive = psutil.wait_procs(processes, timeout=DEADLINE)
+    assert not alive
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory):
+    notebook = Notebook(tmp_path_factory.mktemp("kernel"))
+    yield notebook
+    notebook.close()
+
+
+def test_autograph_finds_the_source_of_a_cell_in_the_workers(notebook):
+    said = notebook.text("""
+def count(n):
+    import tensorflow as tf
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    @tf.function
+    def total():
+        x = tf.constant(0)
+        for i in tf.range(n):
+            x += i
+        return x
+    return int(total())
+
+print(cu.LocalCluster(2).run(count, 4))
+""")
+    assert said == "[6, 6]\n"
+
+
+def test_an_error_names_the_cell_and_its_line(notebook):
+    said = notebook.text(
+        "def fail():\n    raise ValueError('mine')\ncu.LocalCluster(2).run(fail)", fails=True
+    )
+    assert "raise ValueError('mine')" in said and "Cell In[" in said
+    assert "WorkerError: Worker" in said and "raised ValueError: mine" in said
+    assert "course_utils" not in said and "ipykernel" not in said
+
+
+def test_workers_runs_the_cell_side_by_side_and_brings_values_back(notebook):
+    outputs = notebook.run("""%%workers 2 --push folder --get place,total
+import json, os
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+place = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+print("I am", place, "in", folder == os.getcwd())
+@tf.function
+def step():
+    return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.fill([1], 1.0)))
+total = float(step()[0])
+total + place
+""")
+    shown = [o for o in outputs if o["kind"] == "display_data"]
+    assert len(shown) == 1
+    last = [o for o in outputs if o["kind"] in ("display_data", "update_display_data")][-1]["data"]
+    for column, words in enumerate(
+        (["worker 0", "I am 0 in True", "2.0"], ["worker 1", "I am 1 in True", "3.0"])
+    ):
+        part = last["text/html"].split("<pre")[column] + last["text/html"].split("<pre")[column + 1]
+        assert all(word in part for word in words)
+    assert "[worker 1] I am 1 in True" in last["text/plain"]
+    assert notebook.text("print(place, total)") == "[0, 1] [2.0, 2.0]\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("0", "'0' is not a whole number from 1"),
+        ("2 --devices x", "'x' is not a whole number from 1"),
+        ("2 --sideways", "unrecognized arguments: --sideways"),
+        ("2 --push nothing_here", "no variable of that name"),
+        ("2 --get 1x", "'1x' is not a variable's name"),
+        ("2 --get absent", "--get asks for absent, which the cell has not set"),
+    ],
+)
+def test_wrong_options_of_workers_are_explained(notebook, line, words):
+    assert words in notebook.text(f"%%workers {line}\n1", fails=True)
+
+
+def test_a_syntax_error_is_told_before_any_worker_starts(notebook):
+    said = notebook.text("%%workers 2\nx = = 1", fails=True)
+    assert "SyntaxError" in said and "x = = 1" in said
+
+
+def test_an_interrupt_ends_the_workers_and_the_next_run_works(notebook):
+    family = notebook.start_endless()
+    workers = [process for process in family if process.ppid() != notebook.manager.provisioner.process.pid]
+    notebook.manager.interrupt_kernel()
+    assert notebook.error_of_endless() == "KeyboardInterrupt"
+    assert_gone(workers)
+    assert notebook.text("print(cu.LocalCluster(2).run(lambda: 7))") == "[7, 7]\n"
+
+
+def test_a_restart_of_the_kernel_ends_everything(notebook):
+    family = notebook.start_endless()
+    notebook.client.stop_channels()
+    notebook.manager.restart_kernel()
+    assert_gone(family)
+    notebook.connect()
+
+
+def test_a_killed_kernel_ends_everything(notebook):
+    family = notebook.start_endless()
+    os.kill(notebook.manager.provisioner.process.pid, 9)
+    assert_gone(family)
+
+
+def test_columns_are_escaped_and_bounded():
+    from course_utils.cluster.output import COLUMN_LINES, Columns
+
+    columns = Columns(["worker 0"])
+    columns.columns[0].extend([f"<b>{number}</b>" for number in range(COLUMN_LINES + 1)])
+    page = columns._repr_html_()
+    assert "&lt;b&gt;200&lt;/b&gt;" in page and "<b>" not in page and "&lt;b&gt;0&lt;" not in page
+
+
+def test_a_program_asking_for_columns_outside_a_notebook_gets_lines(capsys):
+    from course_utils.cluster.output import make_display
+
+    make_display("columns", ["worker 0"]).show(0, ["hello"])
+    assert capsys.readouterr().out == "[worker 0] hello\n"
