@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 
-from course_utils import plots
+from course_utils import communication, plots
 
 EPOCH = {"train_loss": 0.5, "test_loss": 0.6, "train_accuracy": 0.8, "test_accuracy": 0.75}
 
@@ -28,6 +28,9 @@ def pictures():
         ),
         "differences": plots.differences({"2 replicas": [0, 1e-8]}, "weight difference", tolerance=1e-5),
         "heat map": plots.heat_map([[0, 1], [2, 3]], ["a", "b"], ["1", "2"], "error", log=True),
+        "collectives": plots.collectives({"before": ranks, "SUM": [sum(ranks)] * 3}),
+        "chunk rounds": plots.chunk_rounds(communication.holdings(communication.ring_all_reduce, 3)),
+        "sent by rank": plots.sent_by_rank({"star": [2.0, 1.0, 1.0], "ring": [1.33] * 3}),
         "ranks": plots.ranks_before_after(ranks, [sum(ranks)] * 3),
         "bytes": plots.bytes_against_workers({"ring": {2: 1e6, 4: 1.5e6}}, {"ring": lambda n: 1e6}),
         "epoch times": plots.epoch_times({"new iterator": [(1.0, 2.0)], "one iterator": [(1.0, 0.0)]}),
@@ -65,6 +68,9 @@ def test_every_picture_is_a_notebook_wide_png(drawn):
         ("epoch times", ["seconds", "one iterator, epoch 1", "waiting at the end"]),
         ("device map", ["this machine", "worker 1", "replica 3", "CPU:1", "2 workers, 4 replicas"]),
         ("strips", ["step 1", "replica 1", "cell = example id", "none", "3"]),
+        ("collectives", ["before\nshape (4,)", "SUM\nshape (4,)", "replica 2", "30"]),
+        ("chunk rounds", ["at the start", "after round 4", "rank 2", "chunk", "numbers of rank 0"]),
+        ("sent by rank", ["star", "ring", "rank", "sent (arrays)"]),
         ("ranks", ["before", "after all-reduce", "rank 2", "30"]),
     ],
 )
@@ -180,3 +186,16 @@ def test_a_picture_is_the_same_bytes_each_time():
 def test_pictures_leave_nothing_open_in_pyplot(drawn):
     pyplot = sys.modules.get("matplotlib.pyplot")
     assert pyplot is None or pyplot.get_fignums() == []
+
+
+def test_a_panel_may_have_its_own_reference():
+    references = {"SGD": [3.0, 1.0], "Adam": [2.0, 2.0]}
+    figure = plots.curves_over_reference({name: {"4": [1.0, 1.0]} for name in references}, references, "loss")
+    drawn = {axis.get_title(loc="left"): axis.lines[0].get_ydata().tolist() for axis in figure.axes}
+    assert drawn == references
+
+
+def test_a_cell_is_striped_in_the_colours_of_those_whose_numbers_are_in_it():
+    figure = plots.chunk_rounds(communication.holdings(communication.ring_all_reduce, 2))
+    stripes = [sum(p.get_linewidth() == 0 for p in axis.patches) for axis in figure.axes[:3]]
+    assert stripes == [4, 6, 8]  # 4 cells of one colour, then 2 of them with two, then all

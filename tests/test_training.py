@@ -180,3 +180,14 @@ def test_the_epoch_line_reads_well():
     assert (
         line == "epoch  3 · train loss 0.5123, accuracy 81.23% · test loss 0.6000, accuracy 79.00% · 12.3 s"
     )
+
+
+def test_shares_of_a_short_batch_add_up_to_its_mean_also_where_a_replica_has_none():
+    losses = np.array([3.0, 5.0, 10.0], np.float32)
+    cut = [losses[:1], losses[1:2], losses[2:], losses[3:]]
+    strategy = devices.mirrored(4)
+    given = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(cut[context.replica_id_in_sync_group])
+    )
+    shares = strategy.run(training.average_loss_over_present, args=(given,))
+    assert float(strategy.reduce("SUM", shares, axis=None)) == pytest.approx(6.0)
