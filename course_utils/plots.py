@@ -508,6 +508,30 @@ def bytes_per_replica(held: Mapping[int, Mapping[str, float]], title: str = "") 
     return figure
 
 
+def what_each_does(jobs: Mapping[str, Sequence[str]], title: str = "") -> Figure:
+    """A row a job, a cell a process: what it does, in words, and equal words in the same shade.
+
+    `jobs[name]` lists such as `["waits", "raises ValueError"]`; a process that is not there is an empty box.
+    """
+    most = max(map(len, jobs.values()))
+    figure, axis = _figure(height=0.9 + 0.38 * len(jobs))
+    shades = {"waits": FAINT, "trains": _lighter(SERIES[3], 0.6), "raises": _lighter(SERIES[1], 0.75)}
+    for (row, states), place in itertools.product(enumerate(jobs.values()), range(most)):
+        said = states[place] if place < len(states) else ""
+        colour = shades.get(said.partition(" ")[0], "white")
+        style = {} if said else {"ls": "--", "ec": FAINT}
+        axis.add_patch(Rectangle((place + 0.02, row + 0.06), 0.96, 0.88, fc=colour, lw=1, **style))
+        shown = said or "not there"
+        axis.text(place + 0.5, row + 0.5, shown, ha="center", va="center", color=_ink_on(colour), size=9)
+    axis.set(xlim=(0, most), ylim=(len(jobs), 0), title=title)
+    axis.set_xticks(np.arange(most) + 0.5, [f"process {i}" for i in range(most)])
+    axis.set_yticks(np.arange(len(jobs)) + 0.5, list(jobs))
+    axis.xaxis.tick_bottom()
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+    return figure
+
+
 def _figure(columns=1, height=3.4, width_ratios=None, sharey=False):
     """A new figure outside pyplot (nothing is shown twice, nothing is left open) and its axis or axes."""
     style()

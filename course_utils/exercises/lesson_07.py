@@ -271,7 +271,8 @@ MAKE_TF_CONFIG = Exercise(
             chief_among_the_workers,
             went_wrong=lambda case, seen, expected: (
                 f"{seen[ADDRESSES][0]}: one address stands in two places. The chief is a worker with more "
-                'duties; "worker" lists only the *others*. TensorFlow would count one process too many and wait for it.'
+                'duties; "worker" lists only the *others*. TensorFlow would count one process too many and '
+                "wait for it."
             ),
             try_this='Pass `hosts` on unchanged as the "cluster" part.',
             variants=[chief_and_worker_0],
