@@ -210,6 +210,16 @@ def timeline(
     return figure
 
 
+def examples(images: np.ndarray, names: Sequence[str]) -> Figure:
+    """A row of small grey pictures, each with its name. `images`: (n, height, width, 1), bright on dark."""
+    figure, axes = _figure(columns=len(names), height=1.35)
+    for axis, image, name in zip(np.atleast_1d(axes), images, names, strict=True):
+        axis.imshow(np.squeeze(image), cmap="gray")
+        axis.set_title(name, loc="center", size=9, weight="normal")
+        axis.axis("off")
+    return figure
+
+
 def learning_curves(epochs: Sequence[Mapping[str, float]], title: str = "") -> Figure:
     """Loss and accuracy after each epoch, on training and on test data.
 
