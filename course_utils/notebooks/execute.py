@@ -1,6 +1,7 @@
 """One notebook, executed in a kernel of its own, within a time limit, in a clean environment."""
 
 import contextlib
+import logging
 import os
 import re
 import tempfile
@@ -51,13 +52,14 @@ def execute(
     holds the notebook as far as it came, also after a failure. `progress` is the file for the outcomes of
     checks: a temporary one unless given, so that a learner's own stays as it is. Raises CellFailed.
     """
-    with tempfile.TemporaryDirectory(prefix="course-") as name:
-        folder = Path(name)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-")))
         output = Path(save_to or folder / "notebook.ipynb").resolve()
         work = folder / "work"
         work.mkdir()
-        with kernel_environment(progress=(progress or folder / "progress.json").resolve()):
-            return _run(notebook, output, work, parameters or {}, _Deadline(time_limit, on_cell))
+        stack.enter_context(kernel_environment(progress=(progress or folder / "progress.json").resolve()))
+        said = stack.enter_context((folder / "kernel.log").open("w+", encoding="utf-8", errors="replace"))
+        return _run(notebook, output, work, parameters or {}, _Deadline(time_limit, on_cell), said)
 
 
 @contextlib.contextmanager
@@ -87,10 +89,11 @@ class _Deadline:
         return max(1.0, self.start + self.limit - time.monotonic())
 
 
-def _run(notebook, output, work, parameters, deadline):
+def _run(notebook, output, work, parameters, deadline, said):
     import papermill
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what matters is raised
     try:
         return papermill.execute_notebook(
             nbformat.from_dict(notebook),
@@ -100,6 +103,8 @@ def _run(notebook, output, work, parameters, deadline):
             progress_bar=False,
             cwd=work,
             timeout_func=deadline,
+            kernel_manager_class=_kernel_manager(said),
+            extra_arguments=["--IPKernelApp.log_level=40"],  # errors
         )
     except papermill.PapermillExecutionError as error:
         raise CellFailed(
@@ -120,7 +125,33 @@ def _run(notebook, output, work, parameters, deadline):
             cause="The machine ran out of memory, or native code crashed.",
             cure="Run `course doctor` to see the free memory, then run this lesson alone.",
             cell_id=deadline.cell_id,
+            traceback=_last_words(said),
         ) from None
+    except RuntimeError as error:
+        if deadline.cell_id:
+            raise
+        raise CellFailed(
+            f"The kernel did not start: {error}",
+            cause="Its packages are damaged or missing.",
+            cure="Run `course doctor`.",
+            traceback=_last_words(said),
+        ) from None
+
+
+def _kernel_manager(said):
+    """A class of managers whose kernels write what does not reach the notebook to the file `said`."""
+    from jupyter_client import AsyncKernelManager
+
+    class KernelManager(AsyncKernelManager):
+        async def start_kernel(self, **options):
+            return await super().start_kernel(stdout=said, stderr=said, **options)
+
+    return KernelManager
+
+
+def _last_words(said, lines=30):
+    said.seek(0)
+    return "".join(said.readlines()[-lines:])
 
 
 def _first_line(text):

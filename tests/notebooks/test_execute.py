@@ -35,17 +35,19 @@ def kernels():
 def test_a_kernel_is_clean_and_leaves_nothing(write, monkeypatch, tmp_path):
     monkeypatch.setenv("TF_CONFIG", "{}")
     monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
     monkeypatch.chdir(tmp_path)
     path = write(
         '# %% tags=["parameters"]\nprofile = "laptop"\n\n# %%\n'
         "import os, pathlib\n"
-        "print(profile, os.environ.get('TF_CONFIG'), 'inline' in os.environ['MPLBACKEND'])\n"
+        "print(profile, [os.environ.get(n) for n in ('TF_CONFIG', 'TF_CPP_MIN_LOG_LEVEL')], end=' ')\n"
+        "print('inline' in os.environ['MPLBACKEND'])\n"
         "pathlib.Path('left.txt').write_text('x')\nprint(os.getcwd(), os.environ['COURSE_PROGRESS'])\n"
     )
     before = sorted(tmp_path.rglob("*"))
     _, executed = run(path, parameters={"profile": "full"})
     first, second = printed(executed).splitlines()
-    assert first == "full None True"
+    assert first == "full [None, None] True"
     assert not any(os.path.exists(place) for place in second.split())
     assert sorted(tmp_path.rglob("*")) == before
     assert os.environ["TF_CONFIG"] == "{}"
@@ -71,10 +73,19 @@ def test_a_lesson_that_takes_too_long_is_stopped_and_its_kernel_with_it(write):
 
 
 def test_a_kernel_that_dies_is_reported_at_its_cell(write):
-    path = write("# %% [markdown]\n# # Dies\n\n# %%\nimport os\nos._exit(3)\n")
+    path = write("# %% [markdown]\n# # Dies\n\n# %%\nimport ctypes\nctypes.string_at(0)\n")
     with pytest.raises(CellFailed, match="kernel died") as caught:
         run(path)
     assert caught.value.cell_id == "dies-2"
+
+
+def test_a_kernel_that_does_not_start_is_reported_with_its_last_words(write, tmp_path, monkeypatch):
+    (tmp_path / "ipykernel_launcher.py").write_text("raise ImportError('libzmq is missing')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(CellFailed, match="kernel did not start") as caught:
+        run(write("# %%\n1\n"))
+    assert "libzmq is missing" in caught.value.traceback
+    assert kernels() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -41,11 +41,8 @@ def test_the_reference_takes_the_place_of_the_answer_and_nothing_else_changes(ex
 
 
 def test_the_outcome_of_each_check_is_what_the_notebook_saw(exercise, write, monkeypatch):
-    right = write(lesson(exercise, exercise.call))
-    assert solve.outcomes(right) == {exercise.id: "passed"}
-    never = write(lesson(exercise, "1"))
-    assert solve.outcomes(never) == {exercise.id: "not attempted"}
-    monkeypatch.setattr(
-        exercises, "reference_source", lambda exercise_id: f"{exercise.name} = lambda *_: 'wrong'"
-    )
-    assert solve.outcomes(right)[exercise.id] in ("failed", "raised")
+    assert solve.outcomes(write(lesson(exercise, exercise.call))) == {exercise.id: "passed"}
+    assert solve.outcomes(write(lesson(exercise, "1"))) == {exercise.id: "not attempted"}
+    wrong = f"{exercise.name} = lambda *_: 'wrong'"
+    monkeypatch.setattr(exercises, "reference_source", lambda exercise_id: wrong)
+    assert solve.outcomes(write(lesson(exercise, exercise.call)))[exercise.id] in ("failed", "raised")
