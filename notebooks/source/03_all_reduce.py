@@ -8,10 +8,9 @@
 # *35 minutes · builds on lesson 00 (device, replica, worker)*
 
 # %%
+import course_utils as cu
 import numpy as np
 import tensorflow as tf
-
-import course_utils as cu
 
 cu.plots.style()
 cu.devices.simulate(4)
@@ -30,7 +29,8 @@ strategy = cu.devices.mirrored(4)
 @tf.function
 def on_each_replica():
     me = tf.distribute.get_replica_context()
-    mine = tf.constant([1.0, 10.0]) * tf.cast(me.replica_id_in_sync_group + 1, tf.float32)
+    number = tf.cast(me.replica_id_in_sync_group + 1, tf.float32)
+    mine = number * [1.0, 10.0]
     return {
         "before": mine,
         "SUM": me.all_reduce("SUM", mine),
@@ -57,7 +57,8 @@ print("replica 3 leaves the SUM with", held["SUM"][3])
 # %%
 cu.plots.show(
     cu.plots.collectives(held),
-    alt="Four replicas before and after SUM, MEAN and gather: after each of them, all four rows are the same.",
+    alt="Four replicas before and after SUM, MEAN and gather: after each of them, "
+    "all four rows are the same.",
 )
 
 # %% [markdown]
@@ -77,22 +78,24 @@ NUMBERS = 1_000_000  # float32: an array of 4 MB
 
 
 def meet(numbers):
-    """What this worker holds after each collective, and how many arrays it sent for it."""
+    """What this worker holds after each collective, and how many arrays it sent."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     mine = tf.fill([numbers], strategy.cluster_resolver.task_id + 1.0)
 
-    def on_this_worker(collective, array):
-        return strategy.run(lambda: collective(tf.distribute.get_replica_context(), tf.identity(array)))
-
     def measured(collective):
-        step = tf.function(lambda: on_this_worker(collective, mine))
-        wait_for_all = tf.function(lambda: on_this_worker(collective, tf.ones([1])))
+        def on_this_worker(array):
+            return collective(tf.distribute.get_replica_context(), tf.identity(array))
+
+        step = tf.function(lambda: strategy.run(on_this_worker, args=(mine,)))
+        one = tf.ones([1])
+        wait_for_all = tf.function(lambda: strategy.run(on_this_worker, args=(one,)))
         step(), wait_for_all()  # the first call also traces and connects
         before = cu.wire.bytes_sent()
         result = step().numpy()
         wait_for_all()  # a worker may be done while its neighbour still reads from it
         arrays = (cu.wire.bytes_sent() - before) / mine.numpy().nbytes
-        return {"shape": result.shape, "holds": np.unique(result).tolist(), "arrays sent": round(arrays, 3)}
+        holds = np.unique(result).tolist()
+        return {"shape": result.shape, "holds": holds, "arrays sent": round(arrays, 3)}
 
     return {
         "SUM": measured(lambda me, array: me.all_reduce("SUM", array)),
@@ -115,7 +118,8 @@ with cu.LocalCluster(workers=3) as cluster:
 
 for name in workers[0]:
     for rank, worker in enumerate(workers):
-        print(f"{name:6} worker {rank}:", ", ".join(f"{k} {v}" for k, v in worker[name].items()))
+        facts = [f"{fact} {value}" for fact, value in worker[name].items()]
+        print(f"{name:6} worker {rank}:", ", ".join(facts))
 
 # %% [markdown]
 # Equal again, in processes that share nothing. Now the last number: to *gather*, a worker sends two arrays, one to each of the others. That was to be expected. But for the **sum, each sends only 1⅓ arrays**, and still every one of them knows the whole sum. Which algorithm can do that?
@@ -131,13 +135,17 @@ _, through_rank_0 = cu.communication.gather_and_broadcast(arrays)
 _, ring = cu.communication.ring_all_reduce(arrays)
 _, two_machines = cu.communication.hierarchical_all_reduce(arrays, group_size=4)
 
-sent = {"through rank 0": through_rank_0, "ring": ring, "two machines of 4": two_machines}
-sent = {name: np.array(traffic.bytes_sent) / arrays[0].nbytes for name, traffic in sent.items()}
+ways = {
+    "through rank 0": through_rank_0,
+    "ring": ring,
+    "two machines of 4": two_machines,
+}
+sent = {name: np.divide(ways[name].bytes_sent, arrays[0].nbytes) for name in ways}
 print("in total:", {name: float(each.sum()) for name, each in sent.items()})
 cu.plots.show(
     cu.plots.sent_by_rank(sent),
-    alt="Arrays sent by each of 8 ranks. Through rank 0: rank 0 sends 7, the others 1. Ring: 1.75 each. "
-    "Two machines of four: the two leaders send 4, the others 1.",
+    alt="Arrays sent by each of 8 ranks. Through rank 0: rank 0 sends 7, the others 1. "
+    "Ring: 1.75 each. Two machines of four: the two leaders send 4, the others 1.",
 )
 
 # %% [markdown]
@@ -156,8 +164,8 @@ cu.plots.show(
 frames = cu.communication.holdings(cu.communication.ring_all_reduce, 4)
 cu.plots.show(
     cu.plots.chunk_rounds(frames),
-    alt="Seven panels, start and six rounds. In rounds 1 to 3 each arriving chunk gains one colour; "
-    "in rounds 4 to 6 chunks with all four colours travel on until every rank has all of them.",
+    alt="The start and six rounds. In rounds 1 to 3 each chunk that arrives gains "
+    "a colour; in rounds 4 to 6 chunks with all colours travel on to the others.",
 )
 
 # %% [markdown]
@@ -192,12 +200,18 @@ for n in (2, 4):
 on_the_wire
 
 # %%
-points = {**counted, "real workers": {n: max(sent) for n, sent in on_the_wire.items()}}
+real = {n: max(sent) for n, sent in on_the_wire.items()}
 laws = {"through rank 0": lambda n: n - 1, "ring": lambda n: 2 * (n - 1) / n}
+figure = cu.plots.bytes_against_workers(
+    {**counted, "real workers": real},
+    laws,
+    "sent by the busiest worker (arrays)",
+    unit=1,
+)
 cu.plots.show(
-    cu.plots.bytes_against_workers(points, laws, "sent by the busiest worker (arrays)", unit=1),
-    alt="Arrays sent by the busiest worker against the number of workers. Through rank 0 it grows by one with "
-    "each worker; on the ring it stays below two, and the real workers lie on the ring's line.",
+    figure,
+    alt="Arrays sent by the busiest worker against the number of workers. Through rank "
+    "0: one more with each. On the ring: below two. Real workers: on the ring's line.",
 )
 
 # %% [markdown]
@@ -208,20 +222,25 @@ cu.plots.show(
 #
 # Bytes are not everything. A message also takes its time to get there, however small it is. Count *rounds*: messages that must wait for each other. Sixteen ranks, on four machines of four:
 
+
 # %% tags=["stable"]
-WAYS = {
-    "through rank 0": cu.communication.gather_and_broadcast,
-    "ring": cu.communication.ring_all_reduce,
-    "four machines of 4": lambda arrays, net: cu.communication.hierarchical_all_reduce(arrays, 4, net),
-}
+def in_machines_of_4(arrays, network):
+    return cu.communication.hierarchical_all_reduce(arrays, 4, network)
+
+
 rounds = {}
 print("                    rounds   busiest rank sends   between machines")
-for name, all_reduce in WAYS.items():
+for name, all_reduce in {
+    "through rank 0": cu.communication.gather_and_broadcast,
+    "ring": cu.communication.ring_all_reduce,
+    "four machines of 4": in_machines_of_4,
+}.items():
     network = cu.communication.Recorder(16)
     all_reduce([small] * 16, network)
     traffic, rounds[name] = network.traffic(), network.rounds
-    busiest, between = max(traffic.bytes_sent) / small.nbytes, traffic.bytes_across(4) / small.nbytes
-    print(f"{name:18} {network.rounds:7} {busiest:13.2f} arrays {between:11.2f} arrays")
+    busiest = max(traffic.bytes_sent) / small.nbytes
+    between = traffic.bytes_across(4) / small.nbytes
+    print(f"{name:18}{rounds[name]:8}{busiest:14.2f} arrays{between:12.2f} arrays")
 
 # %% [markdown]
 # The ring takes as many rounds as the way through rank 0, each with a sixteenth of the bytes: unbeatable for large arrays. For small ones the rounds are what you pay, and there the hierarchy wins: it has fewer, since machines add up at the same time, and fewer bytes leave a machine.
@@ -245,7 +264,8 @@ def differing(results):
     return int(np.any([result != results[0] for result in results], axis=0).sum())
 
 
-{"each adds by itself": differing(each_its_own), "ring": differing(around_the_ring), "of": len(arrays[0])}
+print("each adds by itself:", differing(each_its_own), "of", len(arrays[0]), "differ")
+print("around the ring:    ", differing(around_the_ring))
 
 # %% [markdown]
 # The differences are tiny, but they are there, and they would add up step after step: the replicas' weights would slowly drift apart, with nothing to bring them back. On the ring each chunk is summed **once**, and the result is copied. Every rank gets the same bits.
@@ -297,15 +317,18 @@ cu.check("03.bytes_per_worker", bytes_per_worker)
 # %%
 for array in held["SUM"]:
     np.testing.assert_array_equal(array, np.sum(held["before"], axis=0))
-for rank, worker in enumerate(workers):
-    assert worker["SUM"]["holds"] == [6.0] and worker["MEAN"]["holds"] == [2.0], f"worker {rank}"
-    assert worker["gather"]["holds"] == [1.0, 2.0, 3.0] and worker["gather"]["shape"] == (3 * NUMBERS,)
-for n, arrays_sent in counted["ring"].items():
-    assert arrays_sent == 2 * (n - 1) / n and counted["through rank 0"][n] == n - 1
+for worker in workers:
+    assert worker["SUM"]["holds"] == [6.0] and worker["MEAN"]["holds"] == [2.0]
+    assert worker["gather"]["holds"] == [1.0, 2.0, 3.0]
+    assert worker["gather"]["shape"] == (3 * NUMBERS,)
+for n in range(2, 13):
+    assert counted["ring"][n] == 2 * (n - 1) / n
+    assert counted["through rank 0"][n] == n - 1
 for n, sent in on_the_wire.items():
     known = np.isfinite(sent).all()  # NaN where the operating system does not tell
-    assert not known or np.allclose(sent, 2 * (n - 1) / n, rtol=0.02), f"{n} real workers: {sent}"
-assert rounds["four machines of 4"] < rounds["ring"] == rounds["through rank 0"] == 2 * (16 - 1)
+    assert not known or np.allclose(sent, 2 * (n - 1) / n, rtol=0.02), sent
+assert rounds["ring"] == rounds["through rank 0"] == 30
+assert rounds["four machines of 4"] < 30
 assert differing(around_the_ring) == 0 < differing(each_its_own)
 
 # %% [markdown]
