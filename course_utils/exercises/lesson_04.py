@@ -488,8 +488,8 @@ UNEVEN_BATCH = Exercise(
             "mean per replica",
             lambda errors: tf.reduce_mean(errors),
             went_wrong="Each replica took the mean over its own examples, so the sum over the replicas "
-            "counts one mean for each; and on a replica without examples that mean is 0 / 0, which is NaN. "
-            "One NaN in the sum and every weight of the model is NaN.",
+            "counts one mean for each. On a replica without examples the mean is 0 / 0, which is NaN, and so "
+            "is the sum. The weights go on, only wrong: nothing has no gradient.",
             try_this="Divide the sum by the number of examples on *all* replicas.",
             variants=[lambda errors: tf.reduce_sum(errors) / examples_here(errors)],
         ),
