@@ -174,4 +174,4 @@ def _unexplained(exercise, record, expected):
             f"Your answer had not come to its end after {record['seconds']:g} seconds and was stopped.",
             "Look for a loop whose condition never changes, or a wait for something that never comes.",
         )
-    return record["message"], hint
+    return record.get("message", NOTHING["message"]), hint

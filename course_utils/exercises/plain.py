@@ -93,7 +93,8 @@ def _plain(value, depth, budget):
 def _from_array(value, budget):
     if not isinstance(value, np.ndarray | np.generic) and not callable(getattr(value, "numpy", None)):
         raise NotPlain(
-            f"A {type(value).__name__} came back; the exercise needs numbers, text or lists of them."
+            f"Something of type {type(value).__name__} came back; the exercise needs numbers, text or "
+            "lists of them."
         )
     array = np.asarray(value if isinstance(value, np.ndarray | np.generic) else value.numpy())
     if array.dtype.kind not in "biufSU" and array.dtype.name not in ("bfloat16", "object"):

@@ -81,11 +81,11 @@ class Progress:
     @contextlib.contextmanager
     def _locked(self):
         """Hold the file alone, so that two notebooks do not lose each other's results."""
-        if self.path is None or not _writable(self.path):
-            yield
-            return
-        with open(self.path.with_suffix(".lock"), "a") as file:
-            _wait_for(file)
+        with contextlib.ExitStack() as stack:
+            if self.path is not None:
+                with contextlib.suppress(OSError):  # then writing will fail too, and be reported
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                    _wait_for(stack.enter_context(open(self.path.with_suffix(".lock"), "a")))
             yield
 
     def _read(self):
@@ -96,9 +96,9 @@ class Progress:
             return {}
         try:
             states = _parsed(self.path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except OSError:  # most often there is no file yet
             return {}
-        except (OSError, UnicodeDecodeError):
+        except UnicodeDecodeError:
             states = None
         if states is None:
             self._set_aside()
@@ -143,12 +143,6 @@ def _parsed(text):
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     return states if sound else None
-
-
-def _writable(path):
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    return os.access(path.parent, os.W_OK)
 
 
 def _wait_for(file, seconds=2.0):

@@ -106,7 +106,7 @@ def describe(value: Any) -> str:
         return f"{kind} of shape {shape_text(shape)} and type {_type_name(value)}"
     if callable(value):
         return f"the function {getattr(value, '__name__', type(value).__name__)} itself: it was not called"
-    return f"a {type(value).__name__}"
+    return f"something of type {type(value).__name__}"
 
 
 def shape_text(shape) -> str:

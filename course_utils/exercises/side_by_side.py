@@ -7,7 +7,7 @@ import numpy as np
 
 from course_utils.exercises.plain import is_numeric, same
 
-WINDOW = 12  # entries shown of a longer list
+WINDOW = 10  # entries shown of a longer list
 LONGEST_TEXT = 300
 
 
@@ -93,14 +93,21 @@ def _is_list(value):
 def _lists(yours, expected, digits):
     """Two lists, entry under entry; of long ones, a window around the first difference."""
     if all(_is_list(row) for row in [*yours, *expected]):
-        rows = [_texts(a, b, digits) for a, b in zip(yours, expected, strict=False)]
-        return tuple("\n".join(side[:WINDOW]) for side in zip(*rows, strict=True))
+        return _rows(yours, expected, digits)
     first, last = _window(yours, expected)
     mine = [_text(value, digits) for value in yours[first:last]]
     theirs = [_text(value, digits) for value in expected[first:last]]
     widths = [max(map(len, pair)) for pair in zip(mine, theirs, strict=False)]
     widths += [0] * abs(len(mine) - len(theirs))
     return _row(mine, widths, first, len(yours)), _row(theirs, widths, first, len(expected))
+
+
+def _rows(yours, expected, digits):
+    """Two lists of lists, a row under the other."""
+    pairs = [_texts(a, b, digits) for a, b in zip(yours, expected, strict=False)][:WINDOW]
+    more_yours = [_text(row, digits) for row in yours[len(expected) :]]
+    more_expected = [_text(row, digits) for row in expected[len(yours) :]]
+    return "\n".join([a for a, _ in pairs] + more_yours), "\n".join([b for _, b in pairs] + more_expected)
 
 
 def _window(yours, expected):

@@ -16,7 +16,7 @@ LABELS = {
     Outcome.FAILED: "Not right yet",
     Outcome.RAISED: "Raised an error",
     Outcome.TIMED_OUT: "Timed out",
-    Outcome.NOT_ATTEMPTED: "Not attempted yet",
+    Outcome.NOT_ATTEMPTED: "Not attempted",
 }
 MOST_LINES = 12
 
