@@ -1,0 +1,1 @@
+"""The parts of `keras_multiworker`: one module for each place in Keras that it mends."""

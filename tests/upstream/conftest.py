@@ -1,0 +1,65 @@
+"""Each shape of cluster runs once, with all its cases in it; so does the one device of the comparison."""
+
+from pathlib import Path
+
+import pytest
+from upstream_matrix import MATRIX, MORE, MORE_SHAPE, SHAPES
+
+HERE = str(Path(__file__).parent)
+
+
+def train_on_one_device(folder, names, replicas):
+    """The reference: no strategy, no mend. Dropout once for each number of replicas, with their masks."""
+    import sys
+
+    sys.path.insert(0, folder)
+    import tensorflow as tf
+    import upstream_cases as cases
+
+    strategy = tf.distribute.get_strategy()
+    masks = {("dropout", n): cases.dropout_as_on(n, strategy)._asdict() for n in replicas}
+    return cases.run(names, strategy) | masks
+
+
+def train_on_workers(folder, names):
+    import sys
+
+    sys.path.insert(0, folder)
+    import tensorflow as tf
+    import upstream_cases as cases
+
+    from course_utils.upstream import devices_per_worker, epoch_end_stall, keras_multiworker
+
+    for mend in (devices_per_worker, epoch_end_stall, keras_multiworker):
+        mend.enable()
+        mend.enable()
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    return strategy.num_replicas_in_sync, cases.run(names, strategy)
+
+
+def cluster(workers=1, devices=1):
+    from course_utils.cluster import LocalCluster
+
+    return LocalCluster(workers=workers, devices_per_worker=devices, timeout=280, output="quiet")
+
+
+@pytest.fixture(scope="session")
+def one_device():
+    """{case: what one device makes of it}."""
+    names = [name for name in MATRIX + MORE if name != "dropout"]
+    return cluster().run(train_on_one_device, HERE, names, (2, 3, 4))[0]
+
+
+@pytest.fixture(scope="session")
+def trained():
+    """A function of a shape's name: its number of replicas and, for each worker, {case: what came out}."""
+    done = {}
+
+    def train(shape):
+        if shape not in done:
+            names = MATRIX + (MORE if shape == MORE_SHAPE else [])
+            results = cluster(*SHAPES[shape]).run(train_on_workers, HERE, names)
+            done[shape] = results[0][0], [by_case for _, by_case in results]
+        return done[shape]
+
+    return train

@@ -1,0 +1,92 @@
+"""`fit`, `evaluate` and `predict` on several workers give what one device gives."""
+
+import numpy as np
+import pytest
+from upstream_matrix import MATRIX, MORE, MORE_SHAPE, SHAPES
+
+EXACT = 1e-5
+# bfloat16 keeps 8 bits of a number. Which rows meet in one matrix product decides where sums are rounded, so
+# that equal trainings part by about one unit in the last place (2^-8 of weights near 1) and no more.
+TOLERANCE = {"mixed_bfloat16": 2**-8, "mixed_float16": 2**-10}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", MATRIX)
+def test_each_shape_trains_as_one_device(shape, name, trained, one_device):
+    replicas, workers = trained(shape)
+    reference = one_device["dropout", replicas] if name == "dropout" else one_device[name]
+    for worker in workers:
+        assert_same(worker[name], reference, TOLERANCE.get(name, EXACT))
+
+
+@pytest.mark.parametrize("name", [n for n in MORE if not n.startswith("local")])
+def test_two_workers_with_two_replicas_train_as_one_device(name, trained, one_device):
+    for worker in trained(MORE_SHAPE)[1]:
+        assert_same(worker[name], one_device[name], TOLERANCE.get(name, EXACT))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_all_workers_end_with_the_same_bits(shape, trained):
+    _, (first, *others) = trained(shape)
+    for other in others:
+        for name in MATRIX:
+            assert all(
+                np.array_equal(a, b)
+                for a, b in zip(first[name]["weights"], other[name]["weights"], strict=True)
+            )
+            assert first[name]["history"] == other[name]["history"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_device_of_each_worker_is_a_replica(shape, trained):
+    workers, devices = SHAPES[shape]
+    assert trained(shape)[0] == workers * devices
+
+
+def test_a_replica_without_examples_leaves_local_batch_normalisation_finite(trained):
+    for worker in trained(MORE_SHAPE)[1]:
+        run = worker["local_batch_normalisation_without_examples"]
+        assert all(np.isfinite(weights).all() for weights in run["weights"])
+        assert np.isfinite(run["history"]["loss"]).all()
+
+
+def test_a_resumed_training_is_the_one_that_was_never_interrupted(trained, one_device):
+    for worker in trained(MORE_SHAPE)[1]:
+        assert_close(worker["interrupted_and_resumed"]["weights"], one_device["sequential"]["weights"], EXACT)
+
+
+def test_training_stopped_early(one_device):
+    """Else the comparison of `callbacks` would say nothing about EarlyStopping."""
+    assert len(one_device["callbacks"]["history"]["loss"]) < 30
+
+
+def test_masks_of_replicas_differ(one_device):
+    """Else the comparison of `dropout` would say nothing about masks of their own."""
+    two, four = (one_device["dropout", n]["weights"][0] for n in (2, 4))
+    assert np.abs(two - four).max() > 1e-3
+
+
+def assert_same(seen, reference, tolerance):
+    assert_close(seen["weights"], reference["weights"], tolerance)
+    assert seen["history"].keys() == reference["history"].keys()
+    for key, values in reference["history"].items():
+        # Scores are means of many examples: sums in another order, in float32.
+        np.testing.assert_allclose(
+            seen["history"][key], values, rtol=10 * tolerance, atol=tolerance, err_msg=key
+        )
+    for part in ("evaluated", "predicted"):
+        assert_close(flat(seen[part]), flat(reference[part]), 10 * tolerance)
+
+
+def assert_close(seen, reference, tolerance):
+    assert len(seen) == len(reference)
+    for a, b in zip(seen, reference, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
+
+
+def flat(values):
+    if isinstance(values, dict):
+        return [values[key] for key in sorted(values)]
+    if values is None:
+        return []
+    return values if isinstance(values, list) else [values]

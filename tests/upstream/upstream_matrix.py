@@ -1,0 +1,49 @@
+"""Which cases are proved on which shapes of cluster."""
+
+# What every shape must do as one device does.
+MATRIX = [
+    "sequential",
+    "functional_with_dict_inputs",
+    "two_outputs",
+    "sample_weights",
+    "synchronised_batch_normalisation",
+    "mixed_bfloat16",
+    "several_steps_per_execution",
+    "uneven_last_batch",
+    "validation_data",
+    "dropout",
+    "callbacks",
+]
+SHAPES = {"1x2": (1, 2), "2x1": (2, 1), "2x2": (2, 2), "3x1": (3, 1), "4x1": (4, 1)}
+# What is proved on one shape more: two workers with two replicas each have all that can go wrong.
+MORE_SHAPE = "2x2"
+MORE = [
+    "accumulated_and_clipped",
+    "adam_with_moving_average",
+    "class_weights",
+    "clipped_by_global_norm",
+    "convolution_without_examples",
+    "custom_train_step",
+    "eager",
+    "endless_generator",
+    "generator",
+    "gradient_accumulation",
+    "interrupted_and_resumed",
+    "local_batch_normalisation_without_examples",
+    "masked_sequences",
+    "mean_by_sample_weight",
+    "mixed_float16",
+    "py_dataset",
+    "py_dataset_with_threads",
+    "shuffled_arrays",
+    "sum_over_batch",
+    "validation_split",
+]
+
+
+def alone(function, *args, devices=1):
+    """What `function(*args)` returns in a process of its own that is no part of a cluster."""
+    from course_utils.cluster import LocalCluster
+
+    cluster = LocalCluster(workers=1, devices_per_worker=devices, timeout=120, output="quiet", check=False)
+    return cluster.run_with([None], function, *args)[0]
