@@ -168,6 +168,33 @@ def adds_in_both_halves(arrays, send):
     return _ring(arrays, send, take=lambda old, new: old + new)
 
 
+def wrong_chunk_second(arrays, send):
+    """The second half begins with chunk r, as the first did; complete is chunk r+1."""
+    n = len(arrays)
+    chunks = [np.array_split(array, n) for array in arrays]
+    for turn in range(2 * n - 2):
+        for rank in range(n):
+            right, c = (rank + 1) % n, (rank - turn % (n - 1)) % n
+            arrived = send(rank, right, chunks[rank][c])
+            chunks[right][c] = arrived if turn >= n - 1 else chunks[right][c] + arrived
+    return [np.concatenate(mine) for mine in chunks]
+
+
+def same_chunk_always(arrays, send):
+    n = len(arrays)
+    chunks = [np.array_split(array, n) for array in arrays]
+    for turn in range(2 * n - 2):
+        for rank in range(n):
+            right, c = (rank + 1) % n, (rank + turn // (n - 1)) % n
+            arrived = send(rank, right, chunks[rank][c])
+            chunks[right][c] = arrived if turn >= n - 1 else chunks[right][c] + arrived
+    return [np.concatenate(mine) for mine in chunks]
+
+
+def as_float64(arrays, send):
+    return _ring([array.astype(np.float64) for array in arrays], send)
+
+
 def forgets_the_remainder(arrays, send):
     n = len(arrays)
     even = len(arrays[0]) // n * n
@@ -340,6 +367,29 @@ RING = Exercise(
             went_wrong="Some numbers are too large: they were counted twice. In the second half a complete "
             "sum arrives; you added it to what was there.",
             try_this="In the second half, let what arrives *replace* the chunk.",
+        ),
+        Mistake(
+            "second half begins with the wrong chunk",
+            wrong_chunk_second,
+            went_wrong="The first half is right. But the second begins with chunk r of rank r, which is "
+            "not complete there: what rank r has finished is chunk r+1, the last that arrived.",
+            try_this="Which cells have all colours after round n-1 in the picture? Those leave first.",
+        ),
+        Mistake(
+            "the same chunk every round",
+            same_chunk_always,
+            went_wrong="Each rank sends the same chunk in every round. On a ring it passes on what has "
+            "just arrived, which is another chunk each round.",
+            try_this="Let the chunk's number depend on the round: one less each time, modulo n.",
+        ),
+        Mistake(
+            "float64 on the wire",
+            as_float64,
+            went_wrong=lambda case, seen, expected: (
+                f"Sums and messages are right, but a rank sends {seen[BYTES][0]} bytes where "
+                f"{expected[BYTES][0]} are enough: the arrays are float32, and yours travel as float64."
+            ),
+            try_this="`np.zeros(n)` and Python floats make float64. Keep `arrays[r].dtype`.",
         ),
         Mistake(
             "one round too few or too many",
