@@ -3,6 +3,8 @@
 from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs
 from course_utils.cluster.errors import ClusterTimeout, WorkerDied, WorkerError
 from course_utils.cluster.local import LocalCluster
+from course_utils.cluster.pool import warm_up
+from course_utils.cluster.ports import free_addresses
 
 __all__ = [
     "ClusterConfig",
@@ -12,4 +14,6 @@ __all__ = [
     "WorkerDied",
     "WorkerError",
     "check_tf_configs",
+    "free_addresses",
+    "warm_up",
 ]

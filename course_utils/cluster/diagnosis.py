@@ -22,6 +22,15 @@ def death(worker) -> str:
     return f"{name} ended with exit code {code}{when or ' before its function returned'}."
 
 
+def likely_cause_of_death(worker) -> str:
+    """Why the system or native code ends a process, for the signals that have a usual reason."""
+    return {
+        -9: "it was killed on purpose, or the machine ran out of memory.",
+        -11: "a crash in native code; its output has the trace.",
+        -6: "native code gave up; its output says why.",
+    }.get(worker.process.exit_code, "")
+
+
 def what_it_raised(worker) -> str:
     """The exception of a worker in one line."""
     kind, message = worker.error.kind, _headline(worker.error.message)

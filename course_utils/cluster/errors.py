@@ -1,6 +1,6 @@
 """What can go wrong while a cluster runs. A wrong configuration is a `ConfigError` and starts nothing."""
 
-from course_utils.errors import ClusterError
+from course_utils.errors import ClusterError, CourseError
 
 
 class WorkerError(ClusterError):
@@ -39,6 +39,19 @@ class ClusterTimeout(ClusterError):
     """The cluster hung: the message says who waits for whom, `stacks` has the Python stack of each worker."""
 
     stacks: dict[str, str] = {}  # noqa: RUF012 (replaced, never filled)
+
+
+def plain(error: CourseError) -> CourseError:
+    """The error without a traceback, and shown by a notebook as its sentences: they say all there is."""
+    if not isinstance(error, WorkerError):
+        error._render_traceback_ = lambda: _sentences(error)
+    return error.with_traceback(None)
+
+
+def _sentences(error: CourseError) -> list[str]:
+    labels = {"expected": "Expected", "cause": "Likely cause", "cure": "What to do"}
+    parts = [f"{label}: {getattr(error, part)}" for part, label in labels.items() if getattr(error, part)]
+    return [f"{type(error).__name__}: {error.seen}", *parts]
 
 
 def _rebuild(parts, task, remote_traceback, original):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from course_utils.cluster import cells, output, pool, ports, travel
+from course_utils.cluster import cells, errors, output, pool, ports, travel
 from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs, task_of
 from course_utils.cluster.supervisor import Run, Worker
 from course_utils.cluster.worker import IN_WORKER, Job
@@ -80,25 +80,29 @@ class LocalCluster:
         `fn` starts as a script would: TF_CONFIG is set, nothing of TensorFlow is in use, it makes its own
         strategy. Raises WorkerError, WorkerDied, ClusterTimeout or ConfigError, when all are stopped.
         """
-        with _short_traceback():
-            held = [ports.HeldPort() for _ in range(self._size())]
-            try:
-                config = self._config([port.address for port in held])
-                return self._run(config.tf_configs(), held, fn, args, kwargs)
-            finally:
-                for port in held:
-                    port.release()
+        held = [ports.HeldPort() for _ in range(self._size())]
+        try:
+            config = self._config([port.address for port in held])
+            return self._run(config.tf_configs(), held, fn, args, kwargs)
+        except CourseError as error:
+            raise errors.plain(error) from None
+        finally:
+            for port in held:
+                port.release()
 
     def run_with(self, configs: Sequence[str | None], fn: Callable, *args, **kwargs) -> list:
         """The same with TF_CONFIG texts of your own, one a process; None leaves it unset.
 
         They are checked first; ConfigError says what could not work.
         """
-        with _short_traceback():
+        try:
             if self.check:
                 check_tf_configs(configs)
                 _check_here(configs)
-            return self._run(list(configs), [None] * len(configs), fn, args, kwargs)
+            held = [ports.take(_port_of(text, task_of(text))) for text in configs]
+            return self._run(list(configs), held, fn, args, kwargs)
+        except CourseError as error:
+            raise errors.plain(error) from None
 
     def _size(self) -> int:
         return self.workers + self.chief + self.ps + self.evaluator
@@ -111,6 +115,7 @@ class LocalCluster:
     def _run(self, configs: list[str | None], held: list, fn: Callable, args: tuple, kwargs: dict) -> list:
         _refuse_nesting()
         _refuse_stale_tf_config()
+        _refuse_called(fn)
         payload = travel.pack_call(fn, args, kwargs)
         self.warm_up()
         self.configs, self.logs, self.timeline = configs, [], []
@@ -162,20 +167,20 @@ class LocalCluster:
         return workers
 
 
-@contextlib.contextmanager
-def _short_traceback():
-    """Errors of the course say all in their text; where in this package they arose helps nobody."""
-    try:
-        yield
-    except CourseError as error:
-        raise error.with_traceback(None) from None
-
-
 def _refuse_nesting() -> None:
     if os.environ.get(IN_WORKER):
         raise ClusterError(
             f"This code runs in {os.environ[IN_WORKER]}, and a worker cannot start a cluster of its own.",
             cure="Call LocalCluster from the notebook or the script, outside the function that it runs.",
+        )
+
+
+def _refuse_called(fn) -> None:
+    if not callable(fn):
+        raise ConfigError(
+            f"run got {'nothing' if fn is None else f'a {type(fn).__name__}'} where it needs a function.",
+            cause="the function was called in this process already: run(train()).",
+            cure="Write run(train), and its arguments after it.",
         )
 
 
@@ -200,12 +205,8 @@ def _check_here(configs: Sequence[str]) -> None:
                 f"{host}, the address of {task}, is not this machine, and LocalCluster starts all here.",
                 cure=f'Write "127.0.0.1:{port}" for {task}; for several machines start a script on each.',
             )
-        taken_by = port and ports.holder(port)
-        if taken_by:
-            raise ConfigError(
-                f"Port {port}, where {task} is to listen, is taken by {taken_by}.",
-                cure=f"Give {task} another port, or end that program.",
-            )
+        if port and ports.holder(port):
+            raise ports.taken(port, str(task))
 
 
 def _port_of(text: str | None, task: Task) -> int | None:

@@ -28,9 +28,12 @@ _USAGE = (
 
 def register(ipython) -> None:
     """Make `%%workers` known to this IPython."""
+    from course_utils.cluster.pool import warm_up
+
     ipython.register_magic_function(
         lambda line, cell: workers(line, cell, ipython.user_ns), magic_kind="cell", magic_name="workers"
     )
+    warm_up(wait=False)  # ready, or nearly so, when the first cell with it is run
 
 
 def workers(line: str, cell: str, namespace: dict) -> None:

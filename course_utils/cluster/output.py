@@ -60,8 +60,11 @@ class Log:
 
 
 def _final_text(line: bytes) -> str:
-    """A line as a terminal would leave it: a progress bar rewrites itself after each carriage return."""
-    return line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
+    """A line as a terminal would leave it, without colours: a progress bar rewrites itself after a return."""
+    return _ANSI.sub("", line.decode(errors="replace")).rstrip("\r\b").rpartition("\r")[2]
+
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Quiet:

@@ -16,6 +16,7 @@ import time
 from multiprocessing import connection
 from pathlib import Path
 
+from course_utils.cluster.worker import IN_WORKER
 from course_utils.cluster.zygote import FORK, KILL, NUMBER, READY, kill_group
 from course_utils.errors import ClusterError
 
@@ -61,10 +62,11 @@ class Pool:
             self.warm = self.control.recv(len(READY)) == READY
         self.control.settimeout(None)
         if not self.warm:
+            cause = self._said() or "it was killed, or the machine is short of memory."
             self.close()
             raise ClusterError(
                 "The warm process, which imports TensorFlow once for all workers, did not start.",
-                cause=self._said() or "it was killed, or the machine is short of memory.",
+                cause=cause,
                 cure="Run `course doctor`.",
             )
 
@@ -83,9 +85,10 @@ class Pool:
                 else:
                     raise
         if pid is None:
+            cause = self._said()
             self.close()
             raise ClusterError(
-                "The warm process ended while it started a worker.", cause=self._said(), cure="Run it again."
+                "The warm process ended while it started a worker.", cause=cause, cure="Run it again."
             )
         return ForkedWorker(pid, ours)
 
@@ -94,11 +97,11 @@ class Pool:
         if self.owner != os.getpid():
             return
         self.control.close()
-        try:
-            self.process.wait(END_DEADLINE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_DEADLINE if self.warm else 0)  # while it imports it has no workers yet
+        self.process.kill()
+        self.process.wait()
+        self.errors.close()
 
     def _said(self) -> str:
         self.errors.seek(0)
@@ -113,14 +116,32 @@ _current: Pool | None = None
 
 def the_pool(log_level: str = "2") -> Pool:
     """The warm process of this kernel, started or restarted if need be; waits until it is warm."""
-    global _current
     with _lock:
-        if _current is None or not _current.usable() or _current.log_level != log_level:
-            if _current is not None:
-                _current.close()
-            _current = Pool(log_level)
-        _current.wait_until_warm()
-        return _current
+        pool = _started(log_level)
+        pool.wait_until_warm()
+        return pool
+
+
+def warm_up(wait: bool = True) -> None:
+    """Start the process that imports TensorFlow once for all workers; `wait` until it has.
+
+    Without waiting it imports while the notebook goes on, best called before the notebook's own imports.
+    Does nothing where workers are spawned.
+    """
+    if default_method() == "fork" and IN_WORKER not in os.environ:
+        with _lock:
+            _started("2")
+        if wait:
+            the_pool()
+
+
+def _started(log_level: str) -> Pool:
+    global _current
+    if _current is None or not _current.usable() or _current.log_level != log_level:
+        if _current is not None:
+            _current.close()
+        _current = Pool(log_level)
+    return _current
 
 
 @atexit.register

@@ -3,6 +3,8 @@
 import contextlib
 import socket
 
+from course_utils.errors import ConfigError
+
 
 class HeldPort:
     """A port of 127.0.0.1 that nobody else is given until it is released.
@@ -20,6 +22,22 @@ class HeldPort:
 
     def release(self) -> None:
         self._socket.close()
+
+
+# Addresses given out by `free_addresses` and not used yet.
+_given_out: dict[int, HeldPort] = {}
+
+
+def free_addresses(count: int) -> list[str]:
+    """Addresses "127.0.0.1:port" for a TF_CONFIG of your own; nobody else is given these ports meanwhile."""
+    held = [HeldPort() for _ in range(count)]
+    _given_out.update({port.number: port for port in held})
+    return [port.address for port in held]
+
+
+def take(port: int | None) -> HeldPort | None:
+    """The hold on a port that `free_addresses` gave out, now the taker's to release."""
+    return _given_out.pop(port, None)
 
 
 def listens(port: int) -> bool:
@@ -55,6 +73,14 @@ def holder(port: int) -> str | None:
         except OSError:
             return _program_on(port) or "another program"
     return None
+
+
+def taken(port: int, task: str) -> ConfigError:
+    """The error to raise when a task cannot have its port."""
+    return ConfigError(
+        f"Port {port}, where {task} is to listen, is taken by {holder(port) or 'another program'}.",
+        cure=f"Give {task} another port, or end that program.",
+    )
 
 
 def _program_on(port: int) -> str | None:

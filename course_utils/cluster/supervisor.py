@@ -177,13 +177,16 @@ class Run:
 
     def _judge_errors(self) -> None:
         for worker in sorted(self.workers, key=lambda w: w.stages.get("exit", 0)):
+            if worker.error and "Could not start gRPC server" in worker.error.message:
+                raise ports.taken(worker.port, worker.name)
             if worker.error and not worker.error.consequence:
                 raise self._worker_error(worker)
 
     def _judge_deaths(self) -> None:
         for worker in self.workers:
             if worker.died:
-                raise WorkerDied(diagnosis.death(worker), cure=self._where_logs())
+                cause = diagnosis.likely_cause_of_death(worker)
+                raise WorkerDied(diagnosis.death(worker), cause=cause, cure=self._where_logs())
             if "start" not in worker.stages and not worker.error and self._now() > START_DEADLINE:
                 raise WorkerDied(f"{worker.name.capitalize()} did not start within {START_DEADLINE} s.")
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from course_utils.cluster.zygote import PR_SET_PDEATHSIG, kill_group, prctl
 from course_utils.errors import ClusterError, ConfigError
 
-IN_WORKER = "COURSE_WORKER"  # set in each worker's environment to its name
+IN_WORKER = "COURSE_WORKER"  # set in each worker's environment, to its name
 
 
 @dataclass(frozen=True)
@@ -197,21 +197,28 @@ def _send_exit(error: SystemExit, job: Job, caller: Caller) -> None:
 def describe_error(error: BaseException) -> RemoteError:
     """The exception as plain data, its traceback as text without the frames of this package."""
     _leave_out_our_frames(error)
-    try:
-        import cloudpickle
-
-        pickled = cloudpickle.dumps(error)
-        pickle.loads(pickled)
-    except Exception:
-        pickled = None
+    text = "".join(traceback.format_exception(error))
+    pickled = _pickled(error.with_traceback(None))
     return RemoteError(
         kind=type(error).__name__,
         message=str(error),
-        traceback=_OUR_NODES.sub("", "".join(traceback.format_exception(error))),
+        traceback=_OUR_NODES.sub("", text),
         pickled=pickled,
         consequence=_is_consequence(error),
         ours=isinstance(error, (ClusterError, ConfigError)) and pickled is not None,
     )
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    """The exception as bytes that can be read again; None if it cannot travel."""
+    import cloudpickle
+
+    try:
+        data = cloudpickle.dumps(error)
+        pickle.loads(data)
+    except Exception:
+        return None
+    return data
 
 
 # TensorFlow lists where a node was made; our part of that says nothing.

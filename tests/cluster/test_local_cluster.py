@@ -9,7 +9,14 @@ import numpy as np
 import psutil
 import pytest
 
-from course_utils.cluster import ClusterConfig, ClusterTimeout, LocalCluster, WorkerDied, WorkerError
+from course_utils.cluster import (
+    ClusterConfig,
+    ClusterTimeout,
+    LocalCluster,
+    WorkerDied,
+    WorkerError,
+    free_addresses,
+)
 from course_utils.errors import ClusterError, ConfigError
 
 QUIET = {"output": "quiet", "timeout": 60}
@@ -241,11 +248,25 @@ def test_a_tensor_of_the_notebook_in_the_function_is_named():
         LocalCluster(2, **QUIET).run(use)
 
 
-def test_configurations_of_your_own_are_run():
-    cluster = LocalCluster(2, **QUIET)
-    cluster.run(os.getpid)
-    results = cluster.run_with(cluster.configs[::-1], jobs.join_and_add_up)
+def test_configurations_of_your_own_are_run_in_the_order_given():
+    config = ClusterConfig(worker=free_addresses(2))
+    results = LocalCluster(2, **QUIET).run_with(config.tf_configs()[::-1], jobs.join_and_add_up)
     assert results == [("worker 1", 3.0), ("worker 0", 3.0)]
+
+
+def test_a_function_that_was_called_instead_of_passed_is_refused():
+    with pytest.raises(ConfigError, match="run got a list where it needs a function"):
+        LocalCluster(2, **QUIET).run([1, 2])
+
+
+def test_a_port_that_is_taken_behind_the_check_is_named_too():
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        config = ClusterConfig(worker=[f"127.0.0.1:{port}", *free_addresses(1)])
+        with pytest.raises(ConfigError, match=f"Port {port}.*worker 0.*process {os.getpid()}"):
+            LocalCluster(2, check=False, **QUIET).run_with(config.tf_configs(), jobs.join)
 
 
 def test_wrong_configurations_of_your_own_are_refused_before_anything_starts():

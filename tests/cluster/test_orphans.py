@@ -106,7 +106,8 @@ def test_killing_the_warm_process_ends_its_workers_and_tells_the_script(start):
 
 def test_script_and_warm_process_killed_together_leave_nothing(start):
     family = start()
-    family.warm.suspend()
+    for process in (family.warm, family.workers[0]):
+        process.suspend()
     family.script.kill()
     family.warm.kill()
     family.assert_nothing_remains()

@@ -27,6 +27,11 @@ def test_a_progress_bar_leaves_its_last_state(log):
     assert log.read() == ["100 %", "100 %"]
 
 
+def test_colours_are_left_out(log):
+    log.file.write(b"\x1b[1m1/2\x1b[0m \x1b[32mdone\x1b[0m\n")
+    assert log.read() == ["1/2 done"]
+
+
 def test_bytes_that_are_no_text_do_not_stop_the_reading(log):
     log.file.write(b"\xff\xfe\nafter\n")
     assert log.read()[1] == "after"
