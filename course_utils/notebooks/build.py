@@ -15,7 +15,8 @@ _PACKAGES = re.compile(r"/[^\s\"'<>]*/(?=site-packages/|lib/python3\.\d+/)")
 _TEMPORARY = re.compile(r"/(?:var/folders/[^\s\"'<>/]+/[^\s\"'<>/]+/T|tmp)/[^\s\"'<>,)]*?(?=/|[\s\"'<>,)]|$)")
 # TensorFlow's C++ part writes these past every log level: process id, time, what hardware it did not find.
 _NATIVE_LOG = re.compile(
-    r"^(?:[IWEF]\d{4} \d\d:\d\d:\d+\.\d+ +\d+ \S+:\d+\]|WARNING: All log messages before absl::).*\n?",
+    r"^(?:[IWEF]\d{4} \d\d:\d\d:\d+\.\d+ +\d+ \S+:\d+\]|WARNING: All log messages before absl::"
+    r"|To enable the following instructions: ).*\n?",
     re.MULTILINE,
 )
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{8,16}\b")
