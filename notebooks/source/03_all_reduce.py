@@ -122,7 +122,7 @@ for name in workers[0]:
         print(f"{name:6} worker {rank}:", ", ".join(facts))
 
 # %% [markdown]
-# Equal again, in processes that share nothing. Now the last number: to *gather*, a worker sends two arrays, one to each of the others. That was to be expected. But for the **sum, each sends only 1⅓ arrays**, and still every one of them knows the whole sum. Which algorithm can do that?
+# Equal again, in processes that share nothing. Now the last number: to *gather*, a worker sends two arrays, one to each of the others. That was to be expected. But for the **sum, each sends only 1⅓ arrays**, 5.3 MB, and still every one of them knows the whole sum. Which algorithm can do that?
 
 # %% [markdown]
 # ## Who sends how much?
@@ -229,7 +229,7 @@ def in_machines_of_4(arrays, network):
 
 
 rounds = {}
-print("                    rounds   busiest rank sends   between machines")
+print("                   rounds  messages  busiest rank sends  between machines")
 for name, all_reduce in {
     "through rank 0": cu.communication.gather_and_broadcast,
     "ring": cu.communication.ring_all_reduce,
@@ -240,10 +240,11 @@ for name, all_reduce in {
     traffic, rounds[name] = network.traffic(), network.rounds
     busiest = max(traffic.bytes_sent) / small.nbytes
     between = traffic.bytes_across(4) / small.nbytes
-    print(f"{name:18}{rounds[name]:8}{busiest:14.2f} arrays{between:12.2f} arrays")
+    print(f"{name:18}{rounds[name]:7}{sum(traffic.messages):10}", end="")
+    print(f"{busiest:13.2f} arrays{between:11.2f} arrays")
 
 # %% [markdown]
-# The ring takes as many rounds as the way through rank 0, each with a sixteenth of the bytes: unbeatable for large arrays. For small ones the rounds are what you pay, and there the hierarchy wins: it has fewer, since machines add up at the same time, and fewer bytes leave a machine.
+# The ring takes as many rounds as the way through rank 0, and each carries a sixteenth of the bytes: unbeatable for large arrays. For small ones you pay for rounds and messages, and there the hierarchy is better: its machines add up at the same time, and fewer bytes leave a machine.
 #
 # So TensorFlow can pack many small gradients into one all-reduce (`CommunicationOptions(bytes_per_pack=…)`), and on GPUs leaves the choice to NCCL.
 
