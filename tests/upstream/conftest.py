@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from upstream_matrix import MATRIX, MORE, MORE_SHAPE, SHAPES
+from upstream_matrix import MATRIX, MORE, MORE_SHAPE, SHAPES, cluster
 
 HERE = str(Path(__file__).parent)
 
@@ -35,12 +35,6 @@ def train_on_workers(folder, names):
         mend.enable()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     return strategy.num_replicas_in_sync, cases.run(names, strategy)
-
-
-def cluster(workers=1, devices=1):
-    from course_utils.cluster import LocalCluster
-
-    return LocalCluster(workers=workers, devices_per_worker=devices, timeout=280, output="quiet")
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from upstream_matrix import MATRIX, MORE, MORE_SHAPE, SHAPES
+from upstream_matrix import MATRIX, MORE, MORE_SHAPE, SHAPES, cluster
 
 EXACT = 1e-5
 # bfloat16 keeps 8 bits of a number. Which rows meet in one matrix product decides where sums are rounded, so
@@ -64,6 +64,51 @@ def test_masks_of_replicas_differ(one_device):
     """Else the comparison of `dropout` would say nothing about masks of their own."""
     two, four = (one_device["dropout", n]["weights"][0] for n in (2, 4))
     assert np.abs(two - four).max() > 1e-3
+
+
+@pytest.fixture(scope="module")
+def refused():
+    """What two workers raise for each training that could not be right."""
+    return cluster(2, 1).run(try_what_is_refused)
+
+
+@pytest.mark.parametrize("what", ["jit fit", "jit evaluate", "jit predict", "loss scaling", "overwrite"])
+def test_what_cannot_be_right_is_refused_on_every_worker(what, refused):
+    for worker in refused:
+        assert worker[what].startswith("UpstreamError") and "What to do" in worker[what]
+
+
+def try_what_is_refused():
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    from course_utils.upstream import keras_multiworker
+
+    keras_multiworker.enable()
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    x = y = np.ones((8, 1), "float32")
+
+    def attempt(do, optimizer=None, **kwargs):
+        with strategy.scope():
+            model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+            model.compile(optimizer or keras.optimizers.SGD(), "mse", **kwargs)
+        try:
+            do(model)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+    accumulating = keras.optimizers.SGD(gradient_accumulation_steps=2)
+    with strategy.scope():
+        scaling = keras.optimizers.LossScaleOptimizer(accumulating)
+        overwriting = keras.optimizers.SGD(use_ema=True, ema_overwrite_frequency=2)
+    return {
+        "jit fit": attempt(lambda model: model.fit(x, y, verbose=0), jit_compile=True),
+        "jit evaluate": attempt(lambda model: model.evaluate(x, y, verbose=0), jit_compile=True),
+        "jit predict": attempt(lambda model: model.predict(x, verbose=0), jit_compile=True),
+        "loss scaling": attempt(lambda model: model.fit(x, y, verbose=0), scaling),
+        "overwrite": attempt(lambda model: model.fit(x, y, verbose=0), overwriting),
+    }
 
 
 def assert_same(seen, reference, tolerance):

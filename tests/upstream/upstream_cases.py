@@ -391,7 +391,7 @@ def callbacks(strategy):
 
 @case
 def interrupted_and_resumed(strategy):
-    """The training of `sequential`, broken off after the first of its two epochs and taken up by a new model."""
+    """The training of `sequential`, broken off after its first epoch and taken up by a new model."""
     build = lambda: compile(classifier(keras.layers.Dense(8, "tanh")))  # noqa: E731
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -41,6 +41,12 @@ MORE = [
 ]
 
 
+def cluster(workers=1, devices=1):
+    from course_utils.cluster import LocalCluster
+
+    return LocalCluster(workers=workers, devices_per_worker=devices, timeout=280, output="quiet")
+
+
 def alone(function, *args, devices=1):
     """What `function(*args)` returns in a process of its own that is no part of a cluster."""
     from course_utils.cluster import LocalCluster
