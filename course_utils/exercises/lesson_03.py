@@ -8,9 +8,8 @@ from course_utils.communication import Network
 from course_utils.exercises import returned
 from course_utils.exercises.model import Exercise, Mistake
 
-MESSAGES, BYTES = "messages that each rank sends", "bytes that each rank sends"
-SPARE = "bytes above what the ring's busiest rank needs"
-NEIGHBOURS, HEARD = "ranks that each rank sends to", "ranks whose numbers reach each rank"
+MESSAGES, BYTES, SPARE = "messages sent", "bytes sent", "bytes too many"
+NEIGHBOURS, HEARD = "ranks sent to", "ranks heard of"
 
 
 def ring_cases(random):
@@ -38,8 +37,8 @@ def observe_ring(answer, case):
         **_by_rank(sums),
         MESSAGES: traffic.messages,
         **_bytes_seen(traffic.bytes_sent, n, case["arrays"][0].nbytes),
-        NEIGHBOURS: [_count(int(sum(row > 0)), "rank") for row in traffic.messages_between],
-        HEARD: [f"{len(ranks)} of {n}" for ranks in reached],
+        NEIGHBOURS: _each(np.count_nonzero(traffic.messages_between, axis=1)),
+        HEARD: _each(map(len, reached)),
     }
 
 
@@ -48,17 +47,23 @@ def expected_ring(case):
     whole = case["arrays"].sum(axis=0)
     cost = {BYTES: [2 * (n - 1) * length * 4 // n] * n} if length % n == 0 else {SPARE: 0}
     messages = [2 * (n - 1)] * n
-    talk = {NEIGHBOURS: ["1 rank"] * n, HEARD: [f"{n} of {n}"] * n}
-    return {**_by_rank([whole] * n), MESSAGES: messages, **cost, **talk}
+    return {
+        **_by_rank([whole] * n),
+        MESSAGES: messages,
+        **cost,
+        NEIGHBOURS: _each([1] * n),
+        HEARD: _each([n] * n),
+    }
 
 
-def _count(number, noun):
-    return f"{number} {noun}{'s' * (number != 1)}"
+def _each(counts):
+    """One count a rank, as text: these are facts to compare, not numbers to be off by a factor."""
+    return ", ".join(str(count) for count in counts)
 
 
 def _by_rank(sums):
     """One line of the card for each rank."""
-    return {f"rank {rank} ends with": [_short(x) for x in mine.tolist()] for rank, mine in enumerate(sums)}
+    return {f"rank {rank} holds": [_short(x) for x in mine.tolist()] for rank, mine in enumerate(sums)}
 
 
 def _short(number):
@@ -66,7 +71,7 @@ def _short(number):
 
 
 def _sums(seen):
-    return [value for key, value in seen.items() if key.endswith("ends with")]
+    return [value for key, value in seen.items() if key.endswith(" holds")]
 
 
 def _sums_right(seen, expected):
@@ -195,6 +200,12 @@ def as_float64(arrays, send):
     return _ring([array.astype(np.float64) for array in arrays], send)
 
 
+def needs_equal_chunks(arrays, send):
+    for array in arrays:
+        np.split(array, len(arrays))
+    return _ring(arrays, send)
+
+
 def forgets_the_remainder(arrays, send):
     n = len(arrays)
     even = len(arrays[0]) // n * n
@@ -307,7 +318,7 @@ RING = Exercise(
             "sent for show",
             sends_for_show,
             went_wrong=lambda case, seen, expected: (
-                f"Messages were sent, but the numbers of only {min(seen[HEARD])} ranks reached some rank: "
+                f"Messages were sent, but rank 0 heard of {seen[HEARD][0]} of {expected[HEARD][0]} ranks: "
                 "the sums were not made of what arrived."
             ),
             try_this="Use what `send` returns, and nothing else of another rank.",
@@ -337,7 +348,7 @@ RING = Exercise(
             "through rank 0",
             through_rank_0,
             went_wrong=lambda case, seen, expected: (
-                f"All sums are right, but rank 0 sent to {seen[NEIGHBOURS][0]}, whole arrays each "
+                f"All sums are right, but rank 0 sent to {seen[NEIGHBOURS][0]} others, whole arrays each "
                 "time. This is gather and broadcast: with 100 workers, rank 0 would send 99 arrays."
             ),
             try_this="Let each rank send to its right neighbour only, one chunk at a time.",
@@ -418,10 +429,19 @@ RING = Exercise(
             try_this="`np.array_split` cuts anything, into chunks that differ by one at most.",
         ),
         Mistake(
+            "only equal chunks",
+            needs_equal_chunks,
+            went_wrong=lambda case, seen, expected: (
+                f"{case['arrays'].shape[1]} numbers do not divide by {len(case['arrays'])}, and `np.split` "
+                "and `reshape` refuse what does not divide. Real gradients come in any length."
+            ),
+            try_this="`np.array_split` cuts anything, into chunks that differ by one at most.",
+        ),
+        Mistake(
             "everyone to everyone",
             everyone_to_everyone,
             went_wrong=lambda case, seen, expected: (
-                f"Sums, messages and bytes are right, but each rank sends to {seen[NEIGHBOURS][0]}. "
+                f"Sums, messages and bytes are right, but each rank sends to {seen[NEIGHBOURS][0]} others. "
                 "On a ring it sends to one. (Yours is the *direct* all-reduce; it needs a link between "
                 "every two.)"
             ),
