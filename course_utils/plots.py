@@ -521,7 +521,8 @@ def bytes_per_replica(held: Mapping[int, Mapping[str, float]], title: str = "") 
 def what_each_does(jobs: Mapping[str, Sequence[str]], title: str = "") -> Figure:
     """A row a job, a cell a process: what it does, in words, and equal words in the same shade.
 
-    `jobs[name]` lists such as `["waits", "raises ValueError"]`; a process that is not there is an empty box.
+    `jobs[name]` lists such as `["waits", "raises ValueError: why"]`, shown up to the colon; a process that is
+    not there is an empty box.
     """
     most = max(map(len, jobs.values()))
     figure, axis = _figure(height=0.9 + 0.38 * len(jobs))
@@ -531,7 +532,7 @@ def what_each_does(jobs: Mapping[str, Sequence[str]], title: str = "") -> Figure
         colour = shades.get(said.partition(" ")[0], "white")
         style = {} if said else {"ls": "--", "ec": FAINT}
         axis.add_patch(Rectangle((place + 0.02, row + 0.06), 0.96, 0.88, fc=colour, lw=1, **style))
-        shown = said or "not there"
+        shown = said.partition(":")[0] or "not there"
         axis.text(place + 0.5, row + 0.5, shown, ha="center", va="center", color=_ink_on(colour), size=9)
     axis.set(xlim=(0, most), ylim=(len(jobs), 0), title=title)
     axis.set_xticks(np.arange(most) + 0.5, [f"process {i}" for i in range(most)])

@@ -10,9 +10,8 @@
 # %%
 import os
 
-import tensorflow as tf
-
 import course_utils as cu
+import tensorflow as tf
 from course_utils import doctor
 
 cu.plots.style()
@@ -46,11 +45,9 @@ print(doctor.tf_config(stale).state, "→", doctor.tf_config(stale).cure)
 # A **device** is a place where TensorFlow keeps tensors and computes with them: a GPU, a TPU core, or the processor. In the set-up cell, `simulate(4)` cut this machine's processor into four *virtual* devices (where there are four GPUs, it takes those). Each has tensors of its own. They share the cores, so nothing gets faster; but what is right on four of them is right on four GPUs.
 
 # %%
-print(
-    "cores that this process may use:",
-    len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-)
-print("devices:", [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices()])
+devices = [device.name[-5:] for device in tf.config.list_logical_devices()]
+print("cores:  ", doctor.cores().seen)
+print("devices:", devices)
 
 # %% [markdown]
 # ### Predict
@@ -75,8 +72,8 @@ print(strategy.num_replicas_in_sync, "replicas")
 with strategy.scope():
     weight = tf.Variable(0.0)
 
-for copy in strategy.experimental_local_results(weight):
-    print(copy.device.split("/")[-1], "holds", copy.numpy())
+copies = strategy.experimental_local_results(weight)
+print({copy.device[-5:]: float(copy) for copy in copies})
 
 # %% [markdown]
 # ## One step of data parallelism
@@ -86,19 +83,19 @@ for copy in strategy.experimental_local_results(weight):
 # %%
 x = tf.range(1.0, 17.0)
 y = 2 * x  # the weight that we look for is 2
-batch = next(
-    iter(strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensors((x, y)).unbatch().batch(16)))
-)
+examples = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)  # the global batch
+batch = next(iter(strategy.experimental_distribute_dataset(examples)))
 
 
 @tf.function
 def step(x, y):
+    replica = tf.distribute.get_replica_context()
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum((weight * x - y) ** 2) / 16
     mine = tape.gradient(loss, weight)
-    everyones = tf.distribute.get_replica_context().all_reduce("SUM", mine)  # distributed: the only exchange
+    everyones = replica.all_reduce("SUM", mine)  # distributed: the only exchange
     weight.assign_sub(0.005 * everyones)
-    return {"first example": x[0], "last example": x[-1], "my gradient": mine, "sum of all": everyones}
+    return {"first x": x[0], "last x": x[-1], "my gradient": mine, "sum": everyones}
 
 
 # %% [markdown]
@@ -111,7 +108,8 @@ my_guess = None
 
 # %% tags=["stable"]
 seen = {
-    name: strategy.experimental_local_results(value) for name, value in strategy.run(step, args=batch).items()
+    name: strategy.experimental_local_results(value)
+    for name, value in strategy.run(step, args=batch).items()
 }
 seen["weight after"] = strategy.experimental_local_results(weight)
 print(f"{'':<16}" + "".join(f"replica {i:<6}" for i in range(4)))
@@ -127,10 +125,10 @@ for name, values in seen.items():
 cu.plots.show(
     cu.plots.one_step(
         gradients=[value.numpy() for value in seen["my gradient"]],
-        summed=[value.numpy() for value in seen["sum of all"]],
+        summed=[value.numpy() for value in seen["sum"]],
         weights=[value.numpy() for value in seen["weight after"]],
     ),
-    alt="Four replicas: their own gradients differ, the sum is the same on each, and so is the new weight.",
+    alt="Four replicas: own gradients differ; the sum and the new weight are equal.",
 )
 
 # %% [markdown]
@@ -141,14 +139,16 @@ cu.plots.show(
 
 # %%
 def shake_hands():
-    """What one worker knows about itself, and the sum of 1 over all replicas of the cluster."""
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # waits here until all workers have come
+    """What one worker knows of itself, and the sum of 1 over all replicas."""
+    # distributed: this line waits until all workers have come
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
     one_hand = tf.function(lambda: tf.constant(1))
     hands = strategy.reduce("SUM", strategy.run(one_hand), axis=None)
+    devices = strategy.extended.worker_devices
     return {
         "process": os.getpid(),
         "worker": strategy.cluster_resolver.task_id,
-        "devices": [device.rpartition("/device:")[2] for device in strategy.extended.worker_devices],
+        "devices": [device.rpartition("/device:")[2] for device in devices],
         "replicas in the cluster": strategy.num_replicas_in_sync,
         "hands shaken": int(hands),
     }
@@ -175,7 +175,7 @@ for key in workers[0]:
 # %%
 cu.plots.show(
     cu.plots.device_map([worker["devices"] for worker in workers]),
-    alt="One machine holds two workers, each worker two replicas, and each replica has one device of its own.",
+    alt="One machine, two workers, two replicas in each, a device for each replica.",
 )
 
 # %% [markdown]
@@ -199,7 +199,9 @@ cu.plots.show(
 
 
 # %% tags=["exercise"] exercise_id="00.count_replicas"
-def count_replicas(strategy): ...  # your lines
+def count_replicas(strategy):
+    # about 1 line
+    ...
 
 
 # %%
@@ -212,7 +214,9 @@ cu.check("00.count_replicas", count_replicas)
 
 
 # %% tags=["exercise"] exercise_id="00.global_batch_size"
-def global_batch_size(per_replica_batch, workers, replicas_per_worker): ...  # your lines
+def global_batch_size(per_replica_batch, workers, replicas_per_worker):
+    # about 1 line
+    ...
 
 
 # %%
@@ -226,15 +230,14 @@ cu.check("00.global_batch_size", global_batch_size)
 
 # %%
 def bytes_on_a_replica(replicas, images):
-    """Bytes of weights, momentum and share of the batch that the first of `replicas` replicas holds."""
+    """Bytes that the first replica holds: weights, momentum, its share of the batch."""
     strategy = cu.devices.mirrored(replicas)
     with strategy.scope():
         model = cu.models.mlp((512, 512))
         optimizer = tf.keras.optimizers.SGD(0.1, momentum=0.9)
         optimizer.build(model.trainable_variables)
-    batches = strategy.experimental_distribute_dataset(
-        tf.data.Dataset.from_tensors(images).unbatch().batch(len(images))
-    )
+    data = tf.data.Dataset.from_tensor_slices(images).batch(len(images))
+    share = next(iter(strategy.experimental_distribute_dataset(data)))
 
     def first(value):
         here = strategy.experimental_local_results(getattr(value, "value", value))[0]
@@ -243,7 +246,7 @@ def bytes_on_a_replica(replicas, images):
     return {
         "weights": sum(map(first, model.weights)),
         "momentum": sum(map(first, optimizer.variables[2:])),
-        "share of the batch": first(next(iter(batches))),
+        "share of the batch": first(share),
     }
 
 
@@ -252,7 +255,7 @@ images = cu.datasets.fashion_mnist().train_images[:2048].astype("float32")
 held = {n: bytes_on_a_replica(n, images) for n in (1, 2, 4)}
 cu.plots.show(
     cu.plots.bytes_per_replica(held),
-    alt="Weights and momentum on one replica stay as large with 1, 2 and 4 replicas; only its share of the batch shrinks.",
+    alt="With more replicas, only the share of the batch on each of them shrinks.",
 )
 
 # %% [markdown]
@@ -269,7 +272,9 @@ cu.plots.show(
 
 
 # %% tags=["exercise"] exercise_id="00.memory_per_replica"
-def memory_per_replica(weight_bytes, slots, bytes_per_example, global_batch, replicas): ...  # your lines
+def memory_per_replica(weight_bytes, slots, bytes_per_example, global_batch, replicas):
+    # about 2 lines
+    ...
 
 
 # %%
@@ -280,10 +285,14 @@ cu.check("00.memory_per_replica", memory_per_replica)
 
 # %%
 needed = {"packages", "TensorFlow", "data", "TF_CONFIG"}
-assert not [check for check in checks if check.name in needed and check.state == doctor.PROBLEM]
+assert not [
+    check for check in checks if check.name in needed and check.state == doctor.PROBLEM
+]
 assert strategy.num_replicas_in_sync == len(four) == 4
 assert len({float(value) for value in seen["my gradient"]}) == 4  # all different,
-assert len({float(value) for value in seen["weight after"]}) == 1  # and the copies equal
+assert (
+    len({float(value) for value in seen["weight after"]}) == 1
+)  # and the copies equal
 assert len({worker["process"] for worker in workers} | {os.getpid()}) == 3
 assert [worker["hands shaken"] for worker in workers] == [4, 4]
 assert (
@@ -294,4 +303,4 @@ assert (
 # %% [markdown]
 # > **Take away.** A worker is a process, a replica is a copy of the model on one device, and the global batch is what all replicas see in one step. Copy the model, share out the data, add up the gradients.
 #
-# Next: [03 · What does an all-reduce compute, and what does it cost?](03_all_reduce.ipynb)
+# Next: [01 · What does a mirrored variable mirror?](01_mirrored_variables.ipynb)

@@ -12,9 +12,8 @@ import json
 import os
 import time
 
-import tensorflow as tf
-
 import course_utils as cu
+import tensorflow as tf
 from course_utils.exercises import incidents
 
 # %% tags=["parameters"]
@@ -42,14 +41,13 @@ for index in range(3):
 # The address book may list four types of task.
 
 # %% tags=["stable"]
-print(
-    cu.ClusterConfig(
-        chief=machines[:1],
-        worker=machines[1:],
-        ps=["192.0.2.14:2222"],
-        evaluator=["192.0.2.15:2222"],
-    ).explain()
+everybody = cu.ClusterConfig(
+    chief=machines[:1],
+    worker=machines[1:],
+    ps=["192.0.2.14:2222"],
+    evaluator=["192.0.2.15:2222"],
 )
+print(everybody.explain())
 
 # %% [markdown]
 # - A **worker** trains. For data parallelism, workers are all you need.
@@ -65,17 +63,17 @@ print(
 
 # %%
 def train():
-    """One step on one worker: the sum over all replicas of (worker number + 1)."""
+    """The sum of (worker number + 1); the moments before and after the strategy."""
     me = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     if me == 2:
         cu.datasets.fashion_mnist()
+    before = time.monotonic()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    after = time.monotonic()
     step = tf.function(lambda: tf.constant(me + 1))
     total = int(strategy.reduce("SUM", strategy.run(step), axis=None))
-    print(
-        f"worker {me}: the sum over {strategy.num_replicas_in_sync} replicas is {total}"
-    )
-    return total
+    print(f"worker {me}: {strategy.num_replicas_in_sync} replicas, sum {total}")
+    return total, before, after
 
 
 # %% [markdown]
@@ -88,17 +86,16 @@ my_guess = None
 
 # %%
 cluster = cu.LocalCluster(workers=3, output="quiet", env=incidents.TALKATIVE)
-totals = cluster.run(train)
-timeline = cluster.timeline
+results = cluster.run(train)
 cu.plots.show(
-    cu.plots.timeline(timeline, title="Three workers, from start to exit"),
-    alt="Workers 0 and 1 are up early, yet all three get connected together, when worker 2 has come.",
+    cu.plots.timeline(cluster.timeline, title="Three workers, from start to exit"),
+    alt="Workers 0 and 1 are up early, yet are connected only when worker 2 has come.",
 )
 
 # %% [markdown]
-# Look at the bar that leads to *connected*: long for workers 0 and 1, short for worker 2, and all three end at the same moment. **Making the strategy is a meeting.** Nobody leaves that line before everybody has come.
+# Look at the bar that leads to *connected*: long for workers 0 and 1, short for worker 2, and none ends before worker 2's server is up. **Making the strategy is a meeting.** Nobody leaves that line before everybody has come.
 #
-# This is also how `LocalCluster` can be quick without a guess. It holds a free port for each worker until that worker has opened it, and every stage in the picture is a *message*, not a pause that somebody hoped would be long enough.
+# This is also how `LocalCluster` can be quick without a guess. It holds a free port for each worker until that worker has opened it, and every stage in the picture is a *signal*: a port that answers, a message from the worker. None is a pause that somebody hoped would be long enough.
 
 # %% [markdown]
 # ## The same, as the workers tell it
@@ -159,29 +156,25 @@ my_guess = None
 outcomes = {
     name: incidents.without_check(notes, patience=1.5) for name, notes in broken.items()
 }
-loud = [
-    name
-    for name, states in outcomes.items()
-    if any("raises" in state for state in states)
-]
-print(f"{len(loud)} of {len(broken)} raise an error, {len(broken) - len(loud)} do not")
 cu.plots.show(
     cu.plots.what_each_does(
-        outcomes, title="Until the first error, or for a second and a half"
+        outcomes, title="Until the first error, or for 1.5 seconds"
     ),
-    alt="Eight wrong clusters: most processes wait in silence; where one raises an error, the others wait.",
+    alt="Eight wrong clusters: where one process raises, the others wait in silence.",
 )
+said = [state for states in outcomes.values() for state in states if "raises" in state]
+print(f"Errors in {len(said)} of {len(outcomes)} jobs:", *said, sep="\n")
 
 # %% [markdown]
 # ## Silence is the usual answer
 #
-# A process that waits has no error to report: it hopes that the missing one is only late. It would hope for hours. So a wrong note shows in three ways:
+# A process that waits has no error to report: for all that it knows, the missing one is only late. So a wrong note shows in three ways:
 #
 # - **all wait**, although every process is there;
 # - **one raises** an error (about a port, about a character, about a task), and the others wait for it;
 # - **one trains alone**, content, with a cluster of one.
 #
-# None of these errors contains the word `TF_CONFIG`. **When a job says nothing, suspect its notes first.**
+# None of the errors contains the word `TF_CONFIG`. **When a job says nothing, suspect its notes first.**
 
 # %% [markdown]
 # ## The same eight, checked first
@@ -246,7 +239,9 @@ for name in ("set after the strategy", "in the kernel"):
 
 
 # %% tags=["exercise"] exercise_id="07.make_tf_config"
-def make_tf_config(hosts, type, index): ...
+def make_tf_config(hosts, type, index):
+    # about 1 line
+    ...
 
 
 # %%
@@ -259,7 +254,9 @@ cu.check("07.make_tf_config", make_tf_config)
 
 
 # %% tags=["exercise"] exercise_id="07.is_chief"
-def is_chief(tf_config): ...
+def is_chief(tf_config):
+    # about 5 lines
+    ...
 
 
 # %%
@@ -301,11 +298,11 @@ cu.check("07.diagnosis", diagnosis)
 # ## What must be true now
 
 # %%
-assert totals == [6, 6, 6]
-came = [dict(stages)["server up"] for stages in timeline]
-met = [dict(stages)["connected"] for stages in timeline]
-assert max(came) <= min(met)  # nobody is connected before everybody has come
+totals, before, after = zip(*results, strict=True)
+assert totals == (6, 6, 6)
+assert max(before) < min(after)  # nobody leaves the meeting before the last has come
 assert outcomes["one never started"] == ["waits", "waits"]  # TensorFlow alone: silence
+assert not any("TF_CONFIG" in error for error in said)
 
 sentences = {sentence for sentence, _ in answers.values()}
 assert "nothing refused it" not in sentences
