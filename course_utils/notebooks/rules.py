@@ -352,6 +352,7 @@ def executed_in_order(lesson: Lesson, built) -> Findings:
         if code.execution_count != expected[cell.id]:
             seen = f"{code.execution_count}, not {expected[cell.id]}"
             yield cell, 0, f"The execution count is {seen}: build the notebook again."
+            return
 
 
 @built_rule
