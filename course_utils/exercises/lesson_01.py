@@ -158,6 +158,7 @@ BUILD_IN_SCOPE = Exercise(
     points=2,
     length="about 5 lines",
     signature="build_in_scope(strategy, make_model, make_optimizer, make_metric)",
+    slow=True,
     hints=[
         "Which of the three hold variables? A model has weights; an optimizer has momentum and a step "
         "counter; a metric has a total and a count.",

@@ -177,6 +177,7 @@ KEEP_THE_GLOBAL_BATCH = Exercise(
     points=2,
     length="about 1 line",
     signature="keep_the_global_batch(context, dataset, global_batch)",
+    slow=True,
     hints=[
         "Each replica takes a whole batch of your dataset in each step. How large must that be, so that "
         "all of them together take the global batch?",
@@ -493,6 +494,7 @@ PICK_THE_FUNCTION = Exercise(
     points=2,
     length="about 3 lines",
     signature="pick_the_function(strategy, dataset, batched_for)",
+    slow=True,
     hints=[
         "Which of the two functions cuts each batch, and which hands it over as it is?",
         "A global batch must be cut. A batch that was made for one replica must not be: return the dataset "

@@ -168,6 +168,7 @@ TRAIN_STEP = Exercise(
     points=3,
     length="about 7 lines",
     signature="train_step(model, optimizer, images, labels, global_batch_size)",
+    slow=True,
     hints=[
         "Forward inside a `tf.GradientTape`, gradients outside of it, then let the optimizer apply them. "
         "Return what this replica contributes to the loss.",
@@ -386,6 +387,7 @@ RUN_EPOCHS = Exercise(
     points=3,
     length="about 9 lines",
     signature="run_epochs(strategy, step, dataset, epochs, steps, accuracy)",
+    slow=True,
     hints=[
         "Two loops, one in the other: epochs, and steps. What must happen once in all, once an epoch, once "
         "a step?",
@@ -612,6 +614,7 @@ TRAIN_AND_RESTORE = Exercise(
     points=3,
     length="about 8 lines",
     signature="train_and_restore(train_epoch, epochs, model, optimizer, plain, folder)",
+    slow=True,
     hints=[
         "Make one `tf.train.Checkpoint(model=model, optimizer=optimizer)`. After which of 5 epochs is it to "
         "be saved? After which of 6?",

@@ -113,11 +113,13 @@ Good to know
 - **TF_CONFIG**: let `observe` take it apart, `returned.json_text(text, "make_tf_config")`, and return a
   dict of facts.
 - **Replicas**: `devices.mirrored(n)` inside `observe` (the lesson's set-up cell calls `devices.simulate`).
-- **A cluster**: `LocalCluster(...)` inside `observe`, `time_limit=60`, `slow=True` (the tests then prove
-  one seed only); turn its exceptions into data (`{"ended": "hung"}`). A mistake's code is run on a failed
-  answer only; give `recognises` if that would cost more than a few seconds.
+- **A cluster**: `LocalCluster(...)` inside `observe`, `time_limit=60`; turn its exceptions into data
+  (`{"ended": "hung"}`). A mistake's code is run on a failed answer only; give `recognises` if that would
+  cost more than a few seconds.
 - **Stubs** that are more than `...`: give the cell's source as `stub=`; an answer that still computes
   nothing but it is "not attempted". A stub of `...`, `pass`, a docstring, `None` needs nothing.
+- **`slow=True`** where the proof of one seed takes more than about 2 seconds of processor time: the tests
+  then prove the learner's seed only (all with COURSE_SEEDS set).
 - **Numerical checks** use SGD, not Adam: Adam hides a scaled gradient.
 - `time_limit` counts all cases together, in seconds. `tolerance` is relative to the largest expected
   number.
@@ -161,6 +163,10 @@ class Mistake:
     def answers(self) -> list:
         """All its faces: `answer` and the variants."""
         return [self.answer, *self.variants]
+
+    def explained(self, case: dict, seen: Any, expected: Any) -> str:
+        """What went wrong, in words about this case."""
+        return self.went_wrong(case, seen, expected) if callable(self.went_wrong) else self.went_wrong
 
 
 def one_empty_case(random) -> list[dict]:

@@ -34,16 +34,23 @@ FIELDS = {
 }
 
 
+NOT_ATTEMPTED = {"kind": "not attempted"}
+
+
 def cases_of(exercise: Exercise, seed: int = LEARNER_SEED) -> list[dict]:
     """The cases for a seed: the same for the same exercise and seed, on every machine."""
     return exercise.cases(np.random.default_rng([seed, zlib.crc32(exercise.id.encode())]))
 
 
-def observe(exercise: Exercise, answer: Any, seed: int = LEARNER_SEED) -> list[dict]:
-    """The records of the answer over all cases; never raises for anything that the answer does."""
+def observe(exercise: Exercise, answer: Any, seed: int = LEARNER_SEED, only: int | None = None) -> list[dict]:
+    """The records of the answer over all cases, or `only` the one of that index.
+
+    Never raises for anything that the answer does; DeviceError where this process lacks devices.
+    """
     if attempt.is_untouched(exercise, answer):
-        return [{"kind": "not attempted"}]
+        return [NOT_ATTEMPTED]
     cases = cases_of(exercise, seed)
+    cases = cases if only is None else [cases[only]]
     complaint = attempt.complaint(exercise, answer)
     if complaint:
         return [{"kind": "unusable", "message": complaint}] * len(cases)

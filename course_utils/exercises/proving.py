@@ -4,9 +4,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from course_utils.exercises.judging import judge, known_wrong_records
+from course_utils.exercises.judging import ODD_FORM, judge, known_wrong_record
 from course_utils.exercises.model import Exercise, Outcome
-from course_utils.exercises.observing import LEARNER_SEED, observe
+from course_utils.exercises.observing import LEARNER_SEED, NOT_ATTEMPTED, cases_of, observe
+from course_utils.exercises.plain import plain, same
 
 
 def problems(exercise: Exercise, seed: int = LEARNER_SEED) -> list[str]:
@@ -28,15 +29,26 @@ def _of_right_answers(exercise, seed) -> Iterator[str]:
 
 
 def _of_mistakes(exercise, seed) -> Iterator[str]:
+    cases = cases_of(exercise, seed)
     for mistake in exercise.mistakes:
         for variant in range(len(mistake.answers)):
-            verdict = judge(exercise, known_wrong_records(exercise, mistake, variant, seed), seed)
-            if verdict.passed or verdict.outcome is Outcome.NOT_ATTEMPTED or verdict.mistake != mistake.name:
-                yield (
-                    f"{exercise.id}, seed {seed}: the mistake {mistake.name!r} (answer {variant}) should "
-                    "fail as "
-                    f"itself.\n{verdict!r}"
-                )
+            records = [known_wrong_record(exercise, mistake, variant, seed, i) for i in range(len(cases))]
+            verdict = judge(exercise, records, seed)
+            who = f"{exercise.id}, seed {seed}: the mistake {mistake.name!r} (answer {variant})"
+            if verdict.passed or verdict.mistake != mistake.name or NOT_ATTEMPTED in records:
+                yield f"{who} should fail as itself.\n{verdict!r}"
+            yield from (f"{who} {fault}" for fault in _faults_of_words(exercise, mistake, cases, records))
+
+
+def _faults_of_words(exercise, mistake, cases, records):
+    """The explanation has to work for every case that the mistake gets wrong: any may be the first."""
+    for case, record in zip(cases, records, strict=True):
+        expected = plain(exercise.expected(case))
+        if record["kind"] == "value" and not same(record["value"], expected, exercise.tolerance):
+            try:
+                mistake.explained(case, record["value"], expected)
+            except ODD_FORM as error:
+                yield f"cannot be explained for the case {case.get('about', '')!r}: {error!r}."
 
 
 def _of_the_stub(exercise, seed) -> Iterator[str]:

@@ -316,6 +316,30 @@ def test_the_first_mistake_that_fits_is_named(make_exercise):
     assert verdict_on(exercise, lambda x: 5).mistake == "general"
 
 
+def test_an_explanation_that_does_not_fit_the_result_does_not_stop_the_check(make_exercise):
+    anything = Mistake(
+        "anything",
+        lambda x: 0,
+        lambda case, seen, expected: f"{seen['other']}",
+        "",
+        recognises=lambda *_: True,
+    )
+    verdict = verdict_on(make_exercise(mistakes=[anything]), lambda x: 6 * x)
+    assert verdict.mistake == "anything" and "3 times too large" in verdict.message
+
+
+def test_a_known_mistake_is_run_no_further_than_needed_to_tell_it_apart(make_exercise):
+    runs = []
+
+    def far_off(x):
+        runs.append(x)
+        return -x
+
+    exercise = make_exercise(mistakes=[Mistake("far off", far_off, "", "")])
+    assert verdict_on(exercise, lambda x: 6 if x == 3 else 0).mistake is None
+    assert runs == [5]  # the first case that the answer gets wrong
+
+
 # --- cases
 
 
@@ -422,6 +446,7 @@ def test_a_sound_exercise_has_no_problems(provable):
         ({"mistakes": [Mistake("added", lambda x: x + x, "", "")]}, "'added'"),
         ({"mistakes": [Mistake("a", lambda x: 0, "", ""), Mistake("b", lambda x: 0.0, "", "")]}, "'b'"),
         ({"mistakes": [Mistake("nothing", lambda x: None, "", "")]}, "'nothing'"),
+        ({"mistakes": [Mistake("m", lambda x: 0, lambda c, s, e: s["typo"], "")]}, "cannot be explained"),
         ({"stub": "def double(x):\n    return x\n", "mistakes": []}, None),
     ],
     ids=lambda value: str(value)[:40],
