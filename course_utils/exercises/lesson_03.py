@@ -261,6 +261,12 @@ def ring_from_a_flat_buffer(arrays, send):
     return arrays
 
 
+def _too_much(seen, expected):
+    if BYTES in seen:
+        return f"a rank sends {seen[BYTES][0]} bytes where {expected[BYTES][0]} are enough"
+    return f"the busiest rank sends {seen[SPARE]} bytes too many"
+
+
 def _sent_for_show(cases, seen, expected):
     return (
         all(map(_sums_right, seen, expected))
@@ -360,8 +366,8 @@ RING = Exercise(
             variants=[whole_array_twice_round],
             went_wrong=lambda case, seen, expected: (
                 "All sums are right, and only neighbours talk. But each message is a whole array: "
-                f"each rank sent {seen[BYTES][0]} bytes where {expected[BYTES][0]} are enough. The point of "
-                "the ring is to send one chunk, 1/n of the array, a round."
+                f"{_too_much(seen, expected)}. The point of the ring is to send one chunk, 1/n of the "
+                "array, a round."
             ),
             try_this="Cut the arrays into n chunks first. Which chunk may leave in round 1?",
         ),
@@ -397,8 +403,8 @@ RING = Exercise(
             "float64 on the wire",
             as_float64,
             went_wrong=lambda case, seen, expected: (
-                f"Sums and messages are right, but a rank sends {seen[BYTES][0]} bytes where "
-                f"{expected[BYTES][0]} are enough: the arrays are float32, and yours travel as float64."
+                f"Sums and messages are right, but {_too_much(seen, expected)}: the arrays are float32, "
+                "and yours travel as float64."
             ),
             try_this="`np.zeros(n)` and Python floats make float64. Keep `arrays[r].dtype`.",
         ),
@@ -515,11 +521,11 @@ def _all_reduce(known, waiting):
 
     def all_reduce(operation, value):
         operation = getattr(operation, "value", operation)  # tf.distribute.ReduceOp is welcome too
-        if operation not in ("SUM", "MEAN"):
+        if not isinstance(operation, str) or operation.upper() not in ("SUM", "MEAN"):
             raise ValueError(f'all_reduce takes "SUM" or "MEAN" first, then the value; got {operation!r}')
         for result in calls:
             return result
-        waiting.append((operation, np.asarray(value, dtype=float)))
+        waiting.append((operation.upper(), np.asarray(value, dtype=float)))
         raise _Waiting
 
     return all_reduce
@@ -632,7 +638,7 @@ SUM_OR_MEAN = Exercise(
 
 
 def bytes_cases(random):
-    sizes = [(n, 840 * int(random.integers(1_000, 100_000))) for n in (2, 4, 8, 1)]  # 840 divides by 1 … 8
+    sizes = [(n, 840 * int(random.integers(1_000, 100_000))) for n in (4, 2, 8, 1)]  # 840 divides by 1 … 8
     return [
         {"about": f"{n} workers, an array of {size:,} bytes", "workers": n, "size": size} for n, size in sizes
     ]
