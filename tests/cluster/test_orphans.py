@@ -1,5 +1,6 @@
 """However a cluster ends: no process and no port stays behind."""
 
+import contextlib
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ DEADLINE = 120  # seconds for the import of TensorFlow on a busy machine; then f
 @pytest.fixture
 def start(tmp_path):
     """Start the script; returns it with all its processes and ports, once both workers are up."""
-    started = []
+    scripts, families = [], []
 
     def start(method="fork"):
         script = subprocess.Popen(
@@ -31,17 +32,20 @@ def start(tmp_path):
             text=True,
             start_new_session=True,
         )
-        started.append(script)
+        scripts.append(script)
         wait_for(lambda: len(list(tmp_path.glob("*.up"))) == 2 or script.poll() is not None)
         assert script.poll() is None, script.stderr.read()
-        return Family(script, tmp_path)
+        families.append(Family(script, tmp_path))
+        return families[-1]
 
     yield start
-    for script in started:
-        if script.poll() is None:
-            script.kill()
+    for script in scripts:
+        script.kill()
         script.wait()
         script.stderr.close()
+    for process in [process for family in families for process in family.all]:
+        with contextlib.suppress(psutil.NoSuchProcess):  # as it should be
+            process.kill()
 
 
 class Family:
