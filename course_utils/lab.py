@@ -32,6 +32,7 @@ def command(folder: Path, state: Path, extra: tuple[str, ...] = ()) -> list[str]
         f"--LabApp.workspaces_dir={state / 'workspaces'}",
         "--LabApp.news_url=",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        *_as_root(),
         *extra,
     ]
 
@@ -54,3 +55,8 @@ def open_lab(extra: tuple[str, ...] = (), folder: Path = sources.FOLDER) -> None
     state = folder.parent / ".course" / "lab"
     write_settings(state)
     os.execve(sys.executable, command(folder, state, extra), environment(dict(os.environ)))
+
+
+def _as_root():
+    # Root is the usual user of a container. JupyterLab would refuse to start; it listens on the loopback alone.
+    return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []

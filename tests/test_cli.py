@@ -109,6 +109,13 @@ def test_lab_opens_the_first_lesson_and_keeps_its_state_in_the_course(folder, tm
     assert all(str(tmp_path / "state") in part for part in settings)
 
 
+def test_lab_starts_for_the_root_of_a_container_too(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
+    assert "--allow-root" in lab.command(folder, tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000, raising=False)
+    assert "--allow-root" not in lab.command(folder, tmp_path)
+
+
 def test_lab_has_no_pop_up_and_no_stale_tf_config(tmp_path):
     written = json.loads(lab.write_settings(tmp_path).read_text(encoding="utf-8"))
     assert written["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
