@@ -33,6 +33,13 @@ def pictures():
         "sent by rank": plots.sent_by_rank({"star": [2.0, 1.0, 1.0], "ring": [1.33] * 3}),
         "ranks": plots.ranks_before_after(ranks, [sum(ranks)] * 3),
         "bytes": plots.bytes_against_workers({"ring": {2: 1e6, 4: 1.5e6}}, {"ring": lambda n: 1e6}),
+        "one step": plots.one_step([-1.0, -3.0], [-4.0, -4.0], [0.4, 0.4]),
+        "bytes per replica": plots.bytes_per_replica(
+            {1: {"weights": 2e6, "share": 4e6}, 2: {"weights": 2e6, "share": 2e6}}
+        ),
+        "what each does": plots.what_each_does(
+            {"one missing": ["waits"], "good": ["trains", "raises KeyError: x"]}
+        ),
         "epoch times": plots.epoch_times({"new iterator": [(1.0, 2.0)], "one iterator": [(1.0, 0.0)]}),
     }
 
@@ -66,6 +73,9 @@ def test_every_picture_is_a_notebook_wide_png(drawn):
         ("heat map", ["error", "a", "2", "3.0e+00"]),
         ("bytes", ["workers", "sent by the busiest rank (MB)", "law for ring"]),
         ("epoch times", ["seconds", "one iterator, epoch 1", "waiting at the end"]),
+        ("one step", ["gradient (loss per unit of weight)", "replica", "weight", "-3", "-4", "0.4"]),
+        ("bytes per replica", ["on the first replica (MB)", "1 replica", "2 replicas", "weights", "4.0"]),
+        ("what each does", ["one missing", "process 1", "waits", "raises KeyError", "not there"]),
         ("device map", ["this machine", "worker 1", "replica 3", "CPU:1", "2 workers, 4 replicas"]),
         ("strips", ["step 1", "replica 1", "cell = example id", "none", "3"]),
         ("collectives", ["before\nshape (4,)", "SUM\nshape (4,)", "replica 2", "30"]),
@@ -95,7 +105,7 @@ def test_a_worker_has_one_colour_in_every_picture(drawn):
         faces = [patch.get_facecolor() for patch in drawn[name].findobj(matplotlib.patches.Patch)]
         return {to_hex(face).upper() for face in faces}
 
-    for name in ("device map", "strips", "timeline"):
+    for name in ("device map", "strips", "timeline", "one step"):
         assert {plots.worker_colour(0), plots.worker_colour(1)} <= colours(name), name
 
 

@@ -244,7 +244,7 @@ GLOBAL_BATCH = Exercise(
             "workers and replicas added",
             lambda batch, workers, replicas: batch * (workers + replicas),
             went_wrong=lambda case, seen, expected: (
-                f"{case['workers']} workers with {case['replicas']} replicas *each* are "
+                f"{count(case['workers'], 'worker')} with {case['replicas']} replicas *each*: that makes "
                 f"{case['workers'] * case['replicas']} replicas, not {case['workers'] + case['replicas']}."
             ),
             try_this="Draw the map: boxes (workers) with boxes in them (replicas). Count the inner ones.",
@@ -300,8 +300,9 @@ def memory_cases(random):
         batch = replicas * int(random.integers(5, 12))
         cases.append(
             {
-                "about": f"{count(replicas, 'replica')}: {weights} MB of weights, {slots} optimizer numbers "
-                f"a weight, {batch} examples of {example:g} MB in the global batch",
+                "about": f"{count(replicas, 'replica')}: {weights} MB of weights, "
+                f"{count(slots, 'optimizer number')} a weight, {batch} examples of {example:g} MB in the "
+                "global batch",
                 "weights": weights,
                 "slots": slots,
                 "example": example,
@@ -388,8 +389,8 @@ MEMORY = Exercise(
             lambda weights, slots, example, batch, replicas: 2 * weights + example * batch / replicas,
             went_wrong=lambda case, seen, expected: (
                 f"{expected[MEGABYTES] - seen[MEGABYTES]:.4g} MB are missing. This optimizer keeps "
-                f"{case['slots']} numbers of its own for each weight (momentum keeps 1, Adam 2), and each "
-                "replica keeps all of them."
+                f"{count(case['slots'], 'number')} of its own for each weight (momentum keeps 1, Adam 2), "
+                "and each replica keeps all of them."
             ),
             try_this="`slots` more copies, each as large as the weights.",
         ),

@@ -258,8 +258,8 @@ MAKE_TF_CONFIG = Exercise(
             "localhost on two machines",
             localhost_for_me,
             went_wrong=lambda case, seen, expected: (
-                f"Process 0 lists {seen[ADDRESSES][0]}. `localhost` (127.0.0.1) is a name that every "
-                "machine has for *itself*: on another machine it leads to that machine, where nobody "
+                f"Process 0 lists `{seen[ADDRESSES][0]}`. There, `localhost` (127.0.0.1) is a name that "
+                "every machine has for *itself*: on another machine it leads to that machine, where nobody "
                 "listens. It works on your laptop and hangs on the cluster."
             ),
             try_this="Keep the addresses as they are given in `hosts`, your own too.",
@@ -270,7 +270,7 @@ MAKE_TF_CONFIG = Exercise(
             "chief counted twice",
             chief_among_the_workers,
             went_wrong=lambda case, seen, expected: (
-                f"{seen[ADDRESSES][0]}: one address stands in two places. The chief is a worker with more "
+                f"`{seen[ADDRESSES][0]}`: one address stands in two places. The chief is a worker with more "
                 'duties; "worker" lists only the *others*. TensorFlow would count one process too many and '
                 "wait for it."
             ),
@@ -292,7 +292,7 @@ MAKE_TF_CONFIG = Exercise(
             "each knows only itself",
             only_my_own,
             went_wrong=lambda case, seen, expected: (
-                f"Process 0 lists only {seen[ADDRESSES][0]}. It would find its cluster complete with one "
+                f"Process 0 lists only `{seen[ADDRESSES][0]}`. It would find its cluster complete with one "
                 "member and train alone, without any error."
             ),
             try_this="Everyone gets the whole list: `hosts`.",
@@ -302,7 +302,7 @@ MAKE_TF_CONFIG = Exercise(
             "only the tasks of one type",
             only_my_kind,
             went_wrong=lambda case, seen, expected: (
-                f"Process 0 knows {seen[ADDRESSES][0]}, and not those of another type. The chief would not "
+                f"Process 0 knows `{seen[ADDRESSES][0]}`, and not those of another type. The chief would not "
                 "know its workers, nor they the chief."
             ),
             try_this='The "cluster" part is all of `hosts`, whatever `type` this process has.',
@@ -487,7 +487,7 @@ IS_CHIEF = Exercise(
             "everybody",
             leaders(lambda cluster, kind, index: True),
             went_wrong=lambda case, seen, expected: (
-                f"All {len(seen[LEADS])} processes would lead, and all would write to the same files."
+                f"{told(seen[LEADS])} would all lead, and all would write to the same files."
             ),
             try_this="Exactly one process of a cluster leads.",
         ),

@@ -195,7 +195,7 @@ cu.plots.show(
 # %% [markdown]
 # ## Exercise 00.1 · How many replicas?
 #
-# Write `count_replicas`. It gets a strategy, any strategy, and returns how many replicas it keeps in step. About 1 line.
+# Write `count_replicas`. It gets a `MirroredStrategy`, over some of the devices or all, and returns how many replicas it keeps in step. About 1 line.
 
 
 # %% tags=["exercise"] exercise_id="00.count_replicas"
