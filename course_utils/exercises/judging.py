@@ -106,9 +106,16 @@ def _failure(exercise, cases, records, expected, right, seed):
         message=message,
         try_this=advice,
         about=_about(case, right) if "where" in record or record["kind"] == "value" else "",
-        lines=beside(record["value"], wanted, exercise.tolerance) if record["kind"] == "value" else (),
+        lines=_lines(exercise, record, wanted),
         where=record.get("where", ""),
     )
+
+
+def _lines(exercise, record, wanted):
+    if record["kind"] != "value":
+        return ()
+    lines = beside(record["value"], wanted, exercise.tolerance)
+    return lines if exercise.shows_expected else tuple(line.without_expected() for line in lines)
 
 
 def _about(case, right):

@@ -577,6 +577,7 @@ DIAGNOSIS = Exercise(
     ],
     observe=observe_diagnosis,
     expected=lambda case: RIGHT,
+    shows_expected=False,
     mistakes=[
         Mistake(
             "A and D exchanged",

@@ -109,7 +109,8 @@ Good to know
 - **Values.** A prediction: `signature="my_split"`, `observe=lambda answer, case: returned.items(answer,
   "my_split")` (or `returned.number`, `returned.text`), `cases` may be left out (one empty case), each
   mistake's `answer` is the wrong value itself, and the solution file holds `my_split = [5, 5, 6]`. In the
-  notebook it is `my_split = None` until attempted.
+  notebook it is `my_split = None` until attempted. Where the card would give the answer away, say
+  `shows_expected=False`: it then tells which entries are right, not what the others should be.
 - **TF_CONFIG**: let `observe` take it apart, `returned.json_text(text, "make_tf_config")`, and return a
   dict of facts.
 - **Replicas**: `devices.mirrored(n)` inside `observe` (the lesson's set-up cell calls `devices.simulate`).
@@ -193,6 +194,7 @@ class Exercise:
     tolerance: float = 1e-5
     time_limit: float = 20.0
     slow: bool = False
+    shows_expected: bool = True
 
     def __post_init__(self):
         complaints = [text for broken, text in self._rules() if broken]

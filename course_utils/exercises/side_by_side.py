@@ -1,6 +1,6 @@
 """Yours beside expected: what strikes the eye about a wrong result, and how two values are shown together."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,10 @@ class Line:
             if self.equal or yours != expected:
                 break
         return yours, expected
+
+    def without_expected(self) -> "Line":
+        """The line of an exercise whose card must not give the answer away."""
+        return self if self.equal else replace(self, expected=_HIDDEN)
 
 
 def beside(yours: Any, expected: Any, tolerance: float) -> tuple[Line, ...]:
@@ -55,14 +59,18 @@ def difference(yours: Any, expected: Any) -> str:
     return _factor(yours, expected)
 
 
-class _Missing:
-    """Stands where one side has no such entry."""
+@dataclass(frozen=True)
+class _Instead:
+    """Words that stand where one side has no value to show."""
+
+    words: str
 
     def __repr__(self):
-        return "(missing)"
+        return self.words
 
 
-_MISSING = _Missing()
+_MISSING = _Instead("(missing)")
+_HIDDEN = _Instead("(something else)")
 
 
 def _factor(yours, expected):
@@ -127,7 +135,7 @@ def _row(texts, widths, first, length):
 
 
 def _text(value, digits):
-    if isinstance(value, bool | np.bool_ | _Missing) or value is None:
+    if isinstance(value, bool | np.bool_ | _Instead) or value is None:
         return str(value)
     if isinstance(value, int | np.integer):
         return f"{value:,}"

@@ -454,3 +454,13 @@ def test_a_sound_exercise_has_no_problems(provable):
 def test_the_proof_names_what_is_wrong(provable, parts, told):
     found = "\n".join(problems(provable(**parts)))
     assert (told is None and not found) or re.search(told, found)
+
+
+def test_a_card_may_keep_the_right_value_to_itself(make_exercise):
+    verdicts = [
+        judge(exercise, observe(exercise, lambda x: 7 if x == 3 else 2 * x))
+        for exercise in (make_exercise(), make_exercise(shows_expected=False))
+    ]
+    shown, hidden = ([line.texts() for line in verdict.lines] for verdict in verdicts)
+    assert shown == [("7", "6")] and hidden == [("7", "(something else)")]
+    assert not any(verdict.passed for verdict in verdicts)
