@@ -145,9 +145,17 @@ class _Process:
 def _read(text: str | None, who: str) -> _Process:
     """One TF_CONFIG text, checked by itself."""
     parsed = _parse(text, who)
-    cluster = _checked_cluster(parsed, who)
+    cluster = _checked_cluster(parsed, who + _claim(parsed))
     task = _checked_task(parsed, cluster, who)
     return _Process(f"{who} ({task})", cluster, task)
+
+
+def _claim(parsed: dict) -> str:
+    """ " (worker 1)" where the text says so, right or wrong: it helps to find the process."""
+    task = parsed.get("task")
+    if isinstance(task, dict) and task.get("type") in TASK_TYPES and isinstance(task.get("index"), int):
+        return f" ({Task(task['type'], task['index'])})"
+    return ""
 
 
 def _parse(text, who: str) -> dict:

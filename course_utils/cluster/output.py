@@ -133,15 +133,18 @@ class Columns:
 
 
 def _column_html(name: str, lines, number: int) -> str:
-    # min-width 0 and overflow: a long line scrolls inside its column instead of widening the page.
+    # min-width 0: a long line wraps inside its column instead of widening the page.
     from course_utils.plots import worker_colour
 
     body = html.escape("\n".join(lines)) or "&nbsp;"
     return (
         f'<div style="flex:1 1 16em;min-width:0;border-top:3px solid {worker_colour(number)}">'
         f'<div style="font-weight:600;padding:2px 0">{html.escape(name)}</div>'
-        f'<pre style="margin:0;overflow-x:auto;white-space:pre;font-size:12px">{body}</pre></div>'
+        f'<pre style="margin:0;max-height:30em;overflow-y:auto;{_WRAP};font-size:12px">{body}</pre></div>'
     )
+
+
+_WRAP = "white-space:pre-wrap;overflow-wrap:anywhere"
 
 
 def make_display(output: str, names: list[str]):

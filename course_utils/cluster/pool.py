@@ -22,6 +22,7 @@ from course_utils.errors import ClusterError
 
 PRELOAD = ["course_utils.cluster.warm"]
 START_DEADLINE = 180  # seconds for one import of TensorFlow on a very busy machine
+FORK_DEADLINE = 30
 END_DEADLINE = 10  # seconds for the kernel to end a killed process
 
 
@@ -62,35 +63,35 @@ class Pool:
             self.warm = self.control.recv(len(READY)) == READY
         self.control.settimeout(None)
         if not self.warm:
-            cause = self._said() or "it was killed, or the machine is short of memory."
-            self.close()
-            raise ClusterError(
-                "The warm process, which imports TensorFlow once for all workers, did not start.",
-                cause=cause,
-                cure="Run `course doctor`.",
+            raise self._failed(
+                "The warm process, which imports TensorFlow once for all workers, did not start."
             )
 
     def fork(self, channel: socket.socket, log: int) -> "ForkedWorker":
+        """A new worker that talks over `channel` and writes to the file descriptor `log`."""
         ours, theirs = socket.socketpair()
-        with theirs, channel:
-            try:
+        try:
+            with theirs, channel:
                 socket.send_fds(self.control, [FORK], [theirs.fileno(), channel.fileno(), log])
-                theirs.close()
-                ours.settimeout(START_DEADLINE / 6)
-                pid = _read_number(ours)
-            except BaseException as error:
-                ours.close()
-                if isinstance(error, OSError):
-                    pid = None
-                else:
-                    raise
-        if pid is None:
-            cause = self._said()
-            self.close()
-            raise ClusterError(
-                "The warm process ended while it started a worker.", cause=cause, cure="Run it again."
-            )
+            ours.settimeout(FORK_DEADLINE)
+            pid = _read_number(ours)
+            if pid is None:
+                raise ConnectionError
+        except OSError:
+            ours.close()
+            raise self._failed("The warm process ended while it started a worker.") from None
+        except BaseException:  # an interrupt: the broken lifeline ends the worker
+            ours.close()
+            raise
         return ForkedWorker(pid, ours)
+
+    def _failed(self, seen: str) -> ClusterError:
+        """The error to raise, with what the process said last; it is ended."""
+        cause = self._said() or "it was killed, or the machine is short of memory."
+        self.close()
+        return ClusterError(
+            seen, cause=cause, cure="Run it again; if that does not help, run `course doctor`."
+        )
 
     def close(self) -> None:
         """End the process; its workers end with it."""
@@ -109,9 +110,9 @@ class Pool:
         return lines[-1] if lines else ""
 
 
-# The warm process of each kernel: the one global state of the package.
+# The warm processes of this kernel by log level, usually one: the only global state of the package.
 _lock = threading.Lock()
-_current: Pool | None = None
+_pools: dict[str, Pool] = {}
 
 
 def the_pool(log_level: str = "2") -> Pool:
@@ -136,21 +137,20 @@ def warm_up(wait: bool = True) -> None:
 
 
 def _started(log_level: str) -> Pool:
-    global _current
-    if _current is None or not _current.usable() or _current.log_level != log_level:
-        if _current is not None:
-            _current.close()
-        _current = Pool(log_level)
-    return _current
+    pool = _pools.get(log_level)
+    if pool is None or not pool.usable():
+        if pool is not None:
+            pool.close()
+        # TensorFlow reads the level once, at its import: another level needs another process.
+        pool = _pools[log_level] = Pool(log_level)
+    return pool
 
 
 @atexit.register
 def close_the_pool() -> None:
     """End the warm process. The next cluster starts another."""
-    global _current
-    if _current is not None:
-        _current.close()
-        _current = None
+    while _pools:
+        _pools.popitem()[1].close()
 
 
 class ForkedWorker:

@@ -65,7 +65,10 @@ FAULTS = {
     "unknown job": (changed_cluster(workers=HOSTS), ["'workers'", 'Write "worker"']),
     "addresses not a list": (text(1, cluster={"worker": "a:1"}), ["worker addresses", "list"]),
     "address not a text": (text(1, cluster={"worker": [1, 2]}), ["worker 0", "text"]),
-    "no port": (text(1, cluster={"worker": ["10.0.0.1", "b:1"]}), ["worker 0", "'10.0.0.1'", "no port"]),
+    "no port": (
+        text(1, cluster={"worker": ["10.0.0.1", "b:1"]}),
+        ["process 1 (worker 1)", "worker 0", "'10.0.0.1'", "no port"],
+    ),
     "port no number": (
         text(1, cluster={"worker": ["a:http", "b:1"]}),
         ["worker 0", "'http'", "not a number"],
