@@ -152,6 +152,8 @@ class LocalCluster:
                 tf_config=text,
                 alone_is_wrong=training > 1 and task.type in ("chief", "worker"),
                 folder=str(folder),
+                number=len(workers),
+                workers=training,
                 devices=self.devices_per_worker,
                 threads=max(1, _cores() // training),
                 environment=self.env,

@@ -27,13 +27,15 @@ _USAGE = (
 
 
 def register(ipython) -> None:
-    """Make `%%workers` known to this IPython."""
+    """Make `%%workers` known to this IPython, and start to import TensorFlow for the workers."""
     from course_utils.cluster.pool import warm_up
 
-    ipython.register_magic_function(
-        lambda line, cell: workers(line, cell, ipython.user_ns), magic_kind="cell", magic_name="workers"
-    )
-    warm_up(wait=False)  # ready, or nearly so, when the first cell with it is run
+    def magic(line: str, cell: str) -> None:
+        workers(line, cell, ipython.user_ns)
+
+    magic.__doc__ = __doc__  # what `%%workers?` shows
+    ipython.register_magic_function(magic, magic_kind="cell", magic_name="workers")
+    warm_up(wait=False)
 
 
 def workers(line: str, cell: str, namespace: dict) -> None:

@@ -8,6 +8,7 @@ from collections import deque
 from pathlib import Path
 
 LOG_LIMIT = 20_000_000  # bytes of one log file; what comes before is let go
+LINE_LIMIT = 100_000  # bytes after which a line counts as complete
 KEPT_LINES = 20_000  # of each worker, in memory
 SHOWN_LINES = 2_000  # of each worker, on the screen
 COLUMN_LINES = 200  # of each worker, side by side
@@ -37,7 +38,7 @@ class Log:
             data = self._partial + file.read(LOG_LIMIT)
             self._position = file.tell()
         *whole, self._partial = data.split(b"\n")
-        if last and self._partial:
+        if (last and self._partial) or len(self._partial) > LINE_LIMIT:
             whole.append(self._partial)
             self._partial = b""
         lines = [_final_text(line) for line in whole]

@@ -6,18 +6,27 @@ import os
 from course_utils.errors import ConfigError
 
 
-def share_out(devices: int, threads: int) -> None:
-    """Give this worker devices for as many replicas, and its share of the threads. Before any operation."""
+def share_out(number: int, workers: int, devices: int, threads: int) -> None:
+    """Give worker `number` of `workers` its devices and threads. Before any operation of TensorFlow."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(max(2, threads, devices))
-    if devices > 1:
+    gpus = tf.config.list_physical_devices("GPU")
+    mine = gpu_share(gpus, number, workers, devices)
+    if gpus:
+        tf.config.set_visible_devices(mine, "GPU")
+    if devices > 1 and not mine:
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * devices)
         from course_utils.upstream import devices_per_worker
 
         devices_per_worker.enable()
+
+
+def gpu_share(gpus: list, number: int, workers: int, devices: int) -> list:
+    """The GPUs of worker `number`: none unless there are enough for all, so that all train alike."""
+    return gpus[number * devices : (number + 1) * devices] if len(gpus) >= workers * devices else []
 
 
 def install(job, caller) -> None:

@@ -37,6 +37,8 @@ class Job:
     tf_config: str | None
     alone_is_wrong: bool  # a strategy without TF_CONFIG would leave the others waiting
     folder: str  # of this run: payload in, result out
+    number: int  # among the `workers` that train
+    workers: int
     devices: int
     threads: int
     environment: dict[str, str]
@@ -165,7 +167,7 @@ def _prepare(job: Job, caller: Caller) -> None:
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
     from course_utils.cluster import probes
 
-    probes.share_out(job.devices, job.threads)
+    probes.share_out(job.number, job.workers, job.devices, job.threads)
     probes.install(job, caller)
 
 

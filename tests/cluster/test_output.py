@@ -54,6 +54,12 @@ def test_a_huge_log_is_cut_and_goes_on(log, monkeypatch):
     assert log.lines[0] == "line 0" and log.lines[-1] == "line 299"
 
 
+def test_a_line_without_an_end_is_not_kept_in_memory_for_ever(log, monkeypatch):
+    monkeypatch.setattr(output, "LINE_LIMIT", 10)
+    log.file.write(b"x" * 25)
+    assert log.read() == ["x" * 25]
+
+
 def test_a_flood_of_lines_is_cut_on_the_screen(capsys, monkeypatch):
     monkeypatch.setattr(output, "SHOWN_LINES", 2)
     Lines(["worker 0"]).show(0, ["a", "b", "c", "d"])

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from course_utils.cluster import LocalCluster, WorkerDied, WorkerError, pool
+from course_utils.cluster.probes import gpu_share
 from course_utils.errors import ConfigError
 
 QUIET = {"output": "quiet", "timeout": 60}
@@ -61,6 +62,34 @@ def test_the_warm_process_has_no_thread_that_a_fork_would_lose_and_no_device():
         return probes.devices_in_use()
 
     assert LocalCluster(1, **QUIET).run(devices_in_use) == [False]
+
+
+def test_forked_workers_draw_different_random_numbers_as_separate_programs_do():
+    def draw():
+        import random
+
+        import keras
+        import numpy as np
+        import tensorflow as tf
+
+        return [
+            random.random(),
+            np.random.rand(),
+            float(tf.random.uniform([])),
+            float(keras.random.uniform([1])[0]),
+        ]
+
+    cluster = LocalCluster(1, **QUIET)
+    drawn = [cluster.run(draw)[0] for _ in range(2)]
+    assert all(a != b for a, b in zip(*drawn, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "shares"), [(4, [["g0", "g1"], ["g2", "g3"]]), (3, [[], []]), (0, [[], []])]
+)
+def test_gpus_are_shared_out_only_where_there_are_enough_for_all(gpus, shares):
+    names = [f"g{number}" for number in range(gpus)]
+    assert [gpu_share(names, number, 2, 2) for number in range(2)] == shares
 
 
 def test_environment_variables_reach_the_workers_and_tf_config_stays_out_of_the_caller():
