@@ -352,9 +352,17 @@ np.testing.assert_allclose(sgd_4["weights"], too_fast["weights"], atol=1e-5)
 hidden = np.abs(adam[4]["weights"] - adam[1]["weights"]).max()
 assert hidden < distance[0, 2] / 20
 
+# A Keras loss on a replica is already this replica's share.
+np.testing.assert_allclose(sum(on_four), on_each_replica(), rtol=1e-6)
+
 # A mean over no examples: NaN is reported, and the weights go on, wrong.
 nothing = short["mean of my share", 4]
 assert np.isnan(nothing["reported"][-1]) and np.isfinite(nothing["weights"]).all()
+
+# A fixed divisor is the same everywhere, and takes too small a step.
+assert np.ptp(short_distance[1]) < 1e-6
+last = [short[name, 1]["reported"][-1] for name in ("mean of my share", "sum / 16")]
+np.testing.assert_allclose(last[0] / last[1], 8, rtol=1e-5)
 
 # %% [markdown]
 # > **Take away.** Replicas add up. Divide by the global batch, once, and prove it by equality with one device, on SGD.
