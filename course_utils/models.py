@@ -22,7 +22,8 @@ CLASSES = 10
 def cnn(seed: int | None = None, dtype: str = "float32") -> keras.Sequential:
     """Lesson 05's network: conv 64, pool, conv 80, pool, dense 64, dense 10 (logits); 175,514 weights.
 
-    `dtype` is a Keras dtype policy; with "mixed_bfloat16" the weights and the logits stay float32.
+    `dtype` is a Keras dtype policy; with "mixed_bfloat16" the weights and the logits stay float32. "float64"
+    computes everything in float64, to tell rounding from mistakes.
     """
     return _network(
         [("conv", 64), ("pool",), ("conv", 80), ("pool",), ("flatten",), ("dense", 64)],
@@ -50,7 +51,8 @@ def _network(plan, seed, dtype):
     model = keras.Sequential([keras.Input(IMAGE), layers.Rescaling(1 / 255, dtype=dtype)])
     for number, (kind, *size) in enumerate(plan):
         model.add(_LAYERS[kind](*size, dtype=dtype, **_start(kind, seed, number)))
-    model.add(layers.Dense(CLASSES, dtype="float32", **_start("dense", seed, len(plan))))
+    logits = dtype if dtype == "float64" else "float32"  # never less: the loss takes exponentials of them
+    model.add(layers.Dense(CLASSES, dtype=logits, **_start("dense", seed, len(plan))))
     return model
 
 

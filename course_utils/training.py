@@ -31,8 +31,9 @@ Arrays = tuple[np.ndarray, np.ndarray]  # images (n, 28, 28, 1) uint8, labels (n
 
 
 def per_example_loss(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Cross-entropy of each example in nats, float32, shape (batch,)."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
+    """Cross-entropy of each example in nats, shape (batch,): float32, or float64 where the logits are."""
+    precise = logits if logits.dtype == tf.float64 else tf.cast(logits, tf.float32)
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, precise)
 
 
 def average_loss(losses: tf.Tensor, global_batch_size: int) -> tf.Tensor:
@@ -101,7 +102,7 @@ def train_function(strategy: tf.distribute.Strategy, step: Callable) -> Callable
         total = tf.constant(0.0)
         for _ in tf.range(steps):
             shares = strategy.run(step, args=next(iterator))
-            total += strategy.reduce("SUM", shares, axis=None)
+            total += tf.cast(strategy.reduce("SUM", shares, axis=None), tf.float32)
         return total / tf.cast(steps, tf.float32)
 
     return train
@@ -126,13 +127,13 @@ def training_data(examples: Arrays, global_batch_size: int, seed: int = 0) -> tf
     """
     data = tf.data.Dataset.from_tensor_slices(examples)
     data = data.shuffle(len(examples[1]), seed=seed).repeat().batch(global_batch_size, drop_remainder=True)
-    return data.with_options(_sharded_by_example()).prefetch(tf.data.AUTOTUNE)
+    return data.prefetch(2).with_options(_options())
 
 
 def evaluation_data(examples: Arrays, global_batch_size: int) -> tf.data.Dataset:
     """An endless dataset of global batches in order; the last of a pass may be short."""
     data = tf.data.Dataset.from_tensor_slices(examples).batch(global_batch_size).repeat()
-    return data.with_options(_sharded_by_example()).prefetch(tf.data.AUTOTUNE)
+    return data.prefetch(2).with_options(_options())
 
 
 def steps_for(examples: Arrays, global_batch_size: int) -> int:
@@ -307,8 +308,11 @@ def _iterator(strategy, data):
         return iter(strategy.experimental_distribute_dataset(data))
 
 
-def _sharded_by_example():
-    """Arrays in memory are no files to share out among workers: TensorFlow would try, and warn."""
+def _options():
     options = tf.data.Options()
+    # There is nothing to tune in these pipelines, and the thread that would can make the end of an iterator
+    # wait, as the one that `iterators_end_at_once` keeps away.
+    options.autotune.enabled = False
+    # Arrays in memory are no files to share out among workers: TensorFlow would try, and warn.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return options
