@@ -1,9 +1,10 @@
 """Each shape of cluster runs once, with all its cases in it; so does the one device of the comparison."""
 
+import functools
 from pathlib import Path
 
 import pytest
-from upstream_matrix import MATRIX, MORE, MORE_SHAPE, SHAPES, cluster
+from upstream_matrix import MATRIX, MORE, SHAPES, cluster
 
 HERE = str(Path(__file__).parent)
 
@@ -40,20 +41,17 @@ def train_on_workers(folder, names):
 @pytest.fixture(scope="session")
 def one_device():
     """{case: what one device makes of it}."""
-    names = [name for name in MATRIX + MORE if name != "dropout"]
+    names = [name for name in sum(MORE.values(), MATRIX) if name != "dropout"]
     return cluster().run(train_on_one_device, HERE, names, (2, 3, 4))[0]
 
 
 @pytest.fixture(scope="session")
 def trained():
-    """A function of a shape's name: its number of replicas and, for each worker, {case: what came out}."""
-    done = {}
+    """A function of a shape's name and cases: the number of replicas and, for each worker, {case: result}."""
 
-    def train(shape):
-        if shape not in done:
-            names = MATRIX + (MORE if shape == MORE_SHAPE else [])
-            results = cluster(*SHAPES[shape]).run(train_on_workers, HERE, names)
-            done[shape] = results[0][0], [by_case for _, by_case in results]
-        return done[shape]
+    @functools.cache
+    def train(shape, names):
+        results = cluster(*SHAPES[shape]).run(train_on_workers, HERE, names)
+        return results[0][0], [by_case for _, by_case in results]
 
-    return train
+    return lambda shape, names=MATRIX: train(shape, tuple(names))

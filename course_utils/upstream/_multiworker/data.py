@@ -130,12 +130,13 @@ def _seed_of_all(strategy) -> int:
 def _graph_seed(seed):
     """Datasets made inside take their random numbers from `seed`; the caller's own random state is kept."""
     here = context.context()
-    before = here._seed, here._rng
+    before = {name: vars(here)[name] for name in ("_seed", "_rng") if name in vars(here)}
     here._seed, here._rng = seed, random.Random(seed)
     try:
         yield
     finally:
-        here._seed, here._rng = before
+        del here._seed, here._rng
+        vars(here).update(before)
 
 
 def _shuffle_alike(adapter, seed):
