@@ -58,5 +58,5 @@ def open_lab(extra: tuple[str, ...] = (), folder: Path = sources.FOLDER) -> None
 
 
 def _as_root():
-    # Root is the usual user of a container. JupyterLab would refuse to start; it listens on the loopback alone.
+    # Containers usually run as root, where JupyterLab refuses to start. It listens on the loopback alone.
     return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []

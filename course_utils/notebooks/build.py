@@ -78,8 +78,8 @@ def scrubbed(text: str) -> str:
     """The text of an output without what is peculiar to this machine: its folders and memory addresses."""
     root = str(sources.FOLDER.parent)
     text = _CELL_FILE.sub("cell.py", _NATIVE_LOG.sub("", text))
-    text = text.replace(root + "/", "").replace(root, ".")
     text = _PACKAGES.sub("", text)
+    text = text.replace(root + "/", "").replace(root, ".")
     text = _TEMPORARY.sub("<temporary folder>", text)
     text = text.replace(str(Path.home()) + "/", "~/")
     return _ADDRESS.sub("0x...", text)

@@ -13,7 +13,8 @@ SMALL = """\
 # # 90 · One?
 
 # %%
-import os, sys, tempfile
+import os, sys, tempfile, traitlets
+print(os.__file__, traitlets.__file__)
 print(os.getcwd(), sys.prefix, tempfile.gettempdir() + "/a b", object())
 os.write(2, b"I0000 00:00:1796047428.18 15433 port.cc:153] oneDNN custom operations are on.\\n")
 
@@ -54,7 +55,9 @@ def test_a_built_notebook_names_nothing_of_its_machine_or_run(small):
     assert built.cells[2].outputs[0].data == {"text/plain": "shown"}
     assert built.cells[3].outputs == []
     shown = "".join(cell.outputs[0].get("text", "") for cell in built.cells[1:3])
-    for trace in ("/tmp", "/home", sys.prefix, "0x7", "port.cc"):
+    assert shown.startswith("lib/python3")
+    assert " site-packages/traitlets/__init__.py\n" in shown
+    for trace in ("/tmp", "/home", sys.prefix, sys.base_prefix, "0x7", "port.cc"):
         assert trace not in shown, trace
 
 

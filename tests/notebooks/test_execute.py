@@ -7,9 +7,11 @@ import sys
 import textwrap
 import time
 
+import nbformat
 import psutil
 import pytest
 
+from course_utils.notebooks import execute as module
 from course_utils.notebooks import sources
 from course_utils.notebooks.execute import CellFailed, execute
 
@@ -44,13 +46,12 @@ def test_a_kernel_is_clean_and_leaves_nothing(write, monkeypatch, tmp_path):
         "print('inline' in os.environ['MPLBACKEND'])\n"
         "pathlib.Path('left.txt').write_text('x')\nprint(os.getcwd(), os.environ['COURSE_PROGRESS'])\n"
     )
-    before = sorted(tmp_path.rglob("*"))
+    before = sorted(tmp_path.rglob("*")), dict(os.environ)
     _, executed = run(path, parameters={"profile": "full"})
     first, second = printed(executed).splitlines()
     assert first == "full [None, None] True"
     assert not any(os.path.exists(place) for place in second.split())
-    assert sorted(tmp_path.rglob("*")) == before
-    assert os.environ["TF_CONFIG"] == "{}"
+    assert (sorted(tmp_path.rglob("*")), dict(os.environ)) == before
     assert kernels() == []
 
 
@@ -70,6 +71,20 @@ def test_a_lesson_that_takes_too_long_is_stopped_and_its_kernel_with_it(write):
         run(path, time_limit=4)
     assert caught.value.cell_id == "long-3"
     assert kernels() == []
+
+
+def test_all_cells_share_one_time_limit(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    running = []
+    left = module._Deadline(60, running.append)
+    cell = nbformat.v4.new_code_cell("1")
+    assert left(cell) == 60
+    now[0] += 45
+    assert left(cell) == 15
+    now[0] += 45
+    assert left(cell) == 1  # nbclient takes 0 for no limit
+    assert running == [cell] * 3
 
 
 def test_a_kernel_that_dies_is_reported_at_its_cell(write):
