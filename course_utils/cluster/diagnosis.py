@@ -49,6 +49,7 @@ def _headline(message: str) -> str:
 
 
 def signal_name(number: int) -> str:
+    """The name of a signal, such as SIGKILL."""
     try:
         return signal.Signals(number).name
     except ValueError:
