@@ -207,11 +207,7 @@ KEEP_THE_GLOBAL_BATCH = Exercise(
                 "more than once."
             ),
             try_this="Nothing is cut after your function. Divide once.",
-            variants=[
-                _all_but_refusing(lambda batch, n: batch // n // n),
-                _batching(lambda batch, n: math.ceil(batch / n / n)),
-                _all_but_refusing(lambda batch, n: math.ceil(batch / n / n)),
-            ],
+            variants=[_all_but_refusing(lambda batch, n: math.ceil(batch / n / n))],
         ),
         Mistake(
             "always divides",
@@ -222,10 +218,7 @@ KEEP_THE_GLOBAL_BATCH = Exercise(
                 "asked for."
             ),
             try_this="Refuse it: `raise ValueError(…)`, or use the method of the context that does.",
-            variants=[
-                _batching(lambda batch, n: math.ceil(batch / n)),
-                _batching(lambda batch, n: round(batch / n)),
-            ],
+            variants=[_batching(lambda batch, n: math.ceil(batch / n))],
         ),
         Mistake(
             "examples divided too",
@@ -249,7 +242,6 @@ KEEP_THE_GLOBAL_BATCH = Exercise(
             variants=[
                 lambda context, dataset, global_batch: dataset.batch(16),
                 _batching(lambda batch, n: batch // 4),
-                lambda context, dataset, global_batch: dataset.batch(64),
             ],
         ),
     ],

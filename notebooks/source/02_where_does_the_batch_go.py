@@ -259,7 +259,9 @@ for name, of in sizes.items():
 
 
 # %% tags=["exercise"] exercise_id="02.keep_the_global_batch"
-def keep_the_global_batch(context, dataset, global_batch): ...  # about 1 line
+def keep_the_global_batch(context, dataset, global_batch):
+    """A dataset of which each replica takes one whole batch in a step."""
+    ...
 
 
 # %%
@@ -272,7 +274,9 @@ cu.check("02.keep_the_global_batch", keep_the_global_batch)
 
 
 # %% tags=["exercise"] exercise_id="02.shares"
-def shares(batch_size, replicas): ...  # about 3 lines
+def shares(batch_size, replicas):
+    """How many examples each replica gets of one batch, as a list."""
+    ...
 
 
 # %%
@@ -285,7 +289,9 @@ cu.check("02.shares", shares)
 
 
 # %% tags=["exercise"] exercise_id="02.pick_the_function"
-def pick_the_function(strategy, dataset, batched_for): ...  # about 3 lines
+def pick_the_function(strategy, dataset, batched_for):
+    """The dataset, distributed as it was meant."""
+    ...
 
 
 # %%
