@@ -286,7 +286,7 @@ def differences(
     if tolerance:
         axis.axhline(tolerance, color=INK, lw=1)
         axis.annotate(
-            f"tolerance {tolerance:g}",
+            f"tolerance {tolerance:.0e}".replace("e-0", "e-"),
             (1, tolerance),
             xycoords=("axes fraction", "data"),
             ha="right",
@@ -297,7 +297,7 @@ def differences(
         axis.set_ylim(bottom=floor / 2)
         axis.annotate("0 (equal)", (1, floor), xycoords=("axes fraction", "data"), ha="right", va="bottom")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.legend()
+    figure.legend(loc="outside lower center", ncols=len(curves))
     return figure
 
 
@@ -467,7 +467,7 @@ def epoch_times(runs: Mapping[str, Sequence[tuple[float, float]]], title: str = 
     axis.set_yticks([p for p, label in zip(places, labels, strict=True) if label], [x for x in labels if x])
     axis.invert_yaxis()
     axis.set(xlabel="seconds", title=title)
-    axis.legend(loc="lower right")
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 

@@ -69,7 +69,7 @@ def test_every_picture_is_a_notebook_wide_png(drawn):
         ("timeline", ["seconds since the run began", "worker 1", "→ connected"]),
         ("learning curves", ["epoch", "mean cross-entropy (nats)", "right answers (%)", "train", "test"]),
         ("curves over reference", ["step", "loss", "one device"]),
-        ("differences", ["step", "weight difference", "tolerance 1e-05", "0 (equal)"]),
+        ("differences", ["step", "weight difference", "tolerance 1e-5", "0 (equal)"]),
         ("heat map", ["error", "a", "2", "3.0e+00"]),
         ("bytes", ["workers", "sent by the busiest rank (MB)", "law for ring"]),
         ("epoch times", ["seconds", "one iterator, epoch 1", "waiting at the end"]),
