@@ -154,8 +154,8 @@ cu.plots.show(
         tolerance=1e-5,
         title="20 steps of SGD: the weight that differs most",
     ),
-    alt=f"After 20 steps: {fast[-1]:.0e} apart in float32 with rate 0.1, {slow[-1]:.0e} "
-    f"with rate 0.002, and {precise[-1]:.0e} in float64 with rate 0.1.",
+    alt=f"After 20 steps: {fast[-1]:.0e} apart in float32 at rate 0.1, {slow[-1]:.0e} "
+    f"at rate 0.002, and {precise[-1]:.0e} in float64 at rate 0.1.",
 )
 
 # %% [markdown]
