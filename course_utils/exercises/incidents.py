@@ -7,6 +7,7 @@ import html
 import json
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from course_utils.cluster import ClusterTimeout, LocalCluster
@@ -23,12 +24,14 @@ MISTAKES = (
     "port taken by another program",
     "network down",
 )
+AT_ONCE = 2  # jobs side by side: most of their time is waiting
 # TensorFlow's own messages; all clusters of lesson 07 use them, so that one warm process serves all.
 TALKATIVE = {"TF_CPP_MIN_LOG_LEVEL": "0"}
 
 _NOISE = re.compile(
     r"cuda|cuInit|oneDNN|absl::InitializeLog|cpu_feature_guard|^To enable the following|rebuild TensorFlow"
 )
+_LOCAL_ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 _STAMP = re.compile(r"^[IWEF]\d{4} \S+ +\d+ [\w.]+:\d+\] ")
 
 
@@ -91,7 +94,10 @@ def tidy(log: str) -> str:
 
 def play(patience: float = 3) -> list[Incident]:
     """The six incidents, just run. `patience`: seconds after which one that hangs is stopped."""
-    return [_play(letter, *make(), patience) for letter, make in zip("ABCDEF", _JOBS, strict=True)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(
+            pool.map(lambda job: _play(job[0], *job[1](), patience), zip("ABCDEF", _JOBS, strict=True))
+        )
 
 
 def _play(letter: str, held: list[HeldPort], texts: list[str], late: bool, patience: float) -> Incident:
@@ -107,14 +113,28 @@ def _play(letter: str, held: list[HeldPort], texts: list[str], late: bool, patie
     return Incident(letter, texts, [tidy(log) for log in cluster.logs], ended)
 
 
-def without_check(notes: list[str | None], patience: float = 3) -> list[str]:
-    """What each process does when nobody has checked its TF_CONFIG.
+def without_check(jobs: dict[str, list[str | None]], patience: float = 3) -> dict[str, list[str]]:
+    """What each process of each job does when nobody has checked its TF_CONFIG.
 
-    "waits", "trains", "trains alone" or "raises KindOfError: …". The job ends at the first error, or after
-    `patience` seconds.
+    "waits", "trains", "trains alone" or "raises KindOfError: …". A job ends at its first error, or after
+    `patience` seconds. Local addresses are exchanged for free ones, the same for the same.
     """
-    cluster, _ = _run(notes, patience)
-    return [_state(log) for log in cluster.logs]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        logs = pool.map(lambda notes: _logs(notes, patience), jobs.values())
+        return {name: [*map(_state, each)] for name, each in zip(jobs, logs, strict=True)}
+
+
+def _logs(notes: list[str | None], patience: float) -> list[str]:
+    """What the processes wrote, started with these notes on ports of their own: the old ones may be taken."""
+    old = sorted(set(_LOCAL_ADDRESS.findall(" ".join(filter(None, notes)))))
+    held = [HeldPort() for _ in old]
+    fresh = dict(zip(old, (port.address for port in held), strict=True))
+    moved = [note and _LOCAL_ADDRESS.sub(lambda found: fresh[found[0]], note) for note in notes]
+    try:
+        return _run(moved, patience)[0].logs
+    finally:
+        for port in held:
+            port.release()
 
 
 def _run(notes, patience: float, *args) -> tuple[LocalCluster, CourseError | None]:

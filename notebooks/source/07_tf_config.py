@@ -153,13 +153,9 @@ broken = {
 my_guess = None
 
 # %%
-outcomes = {
-    name: incidents.without_check(notes, patience=1.5) for name, notes in broken.items()
-}
+outcomes = incidents.without_check(broken, patience=2)
 cu.plots.show(
-    cu.plots.what_each_does(
-        outcomes, title="Until the first error, or for 1.5 seconds"
-    ),
+    cu.plots.what_each_does(outcomes, title="Until the first error, or for 2 seconds"),
     alt="Eight wrong clusters: where one process raises, the others wait in silence.",
 )
 said = [state for states in outcomes.values() for state in states if "raises" in state]
