@@ -57,14 +57,17 @@ def test_the_check_of_the_course_refuses_all_that_can_be_seen_in_the_notes(playe
             check_tf_configs(played[letter].given)
 
 
-def test_a_right_cluster_is_said_to_train():
-    held = [incidents.HeldPort() for _ in range(2)]
-    try:
-        right = ClusterConfig(worker=[port.address for port in held]).tf_configs()
-        assert incidents.without_check(right, patience=40) == ["trains", "trains"]
-    finally:
-        for port in held:
-            port.release()
+def test_jobs_side_by_side_do_not_meet_although_their_notes_name_the_same_ports():
+    right = ClusterConfig(worker=["127.0.0.1:2222", "127.0.0.1:3333"]).tf_configs()
+    states = incidents.without_check({"one": right, "two": right}, patience=60)
+    assert states == {"one": ["trains", "trains"], "two": ["trains", "trains"]}
+
+
+def test_a_process_alone_and_one_that_raises_are_told_apart():
+    right = ClusterConfig(worker=["127.0.0.1:2222", "127.0.0.1:3333"]).tf_configs()
+    states = incidents.without_check({"alone": [None], "late": [right[0], "{'not': 'JSON'}"]}, patience=60)
+    assert states["alone"] == ["trains alone"]
+    assert states["late"][0] == "waits" and states["late"][1].startswith("raises JSONDecodeError: ")
 
 
 def test_an_incident_shows_itself_with_its_text_escaped():
