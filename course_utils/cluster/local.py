@@ -27,7 +27,8 @@ class LocalCluster:
     devices_per_worker: replicas in each. timeout: seconds for one run, counted from when all have started.
     output: "lines" (each with its worker's name), "columns" (side by side in a notebook) or "quiet".
     log_dir: where the logs of failed runs go (else .course/runs). start_method: "fork" or "spawn".
-    env: environment variables for the workers; TF_CPP_MIN_LOG_LEVEL="0" turns TensorFlow's own messages on.
+    env: environment variables for the workers; TF_CPP_MIN_LOG_LEVEL="0" turns TensorFlow's own messages on
+    (other variables that TensorFlow reads when it is imported need start_method="spawn").
     check=False lets `run_with` start configurations that look wrong.
     """
 
@@ -156,7 +157,7 @@ class LocalCluster:
                 workers=training,
                 devices=self.devices_per_worker,
                 threads=max(1, _cores() // training),
-                environment=self.env,
+                environment=pool.worker_environment(self._log_level()) | self.env,
                 directory=os.getcwd(),
                 path=[entry or os.getcwd() for entry in sys.path],
                 sources=sources,

@@ -47,7 +47,7 @@ class Pool:
                 stdout=self.errors,
                 stderr=self.errors,
                 start_new_session=True,
-                env=_base_environment(log_level),
+                env=worker_environment(log_level),
             )
         self.warm = False
 
@@ -249,7 +249,7 @@ def start_spawned(log: int, log_level: str) -> tuple[SpawnedWorker, connection.C
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env=_base_environment(log_level) | {"COURSE_CHANNEL_KEY": key},
+                env=worker_environment(log_level) | {"COURSE_CHANNEL_KEY": key},
             )
             worker = SpawnedWorker(process)
             try:
@@ -296,8 +296,8 @@ def _search_path() -> str:
     return json.dumps(path if here in path else [*path, here])
 
 
-def _base_environment(log_level: str) -> dict[str, str]:
-    """The caller's environment, without what must not reach a worker."""
+def worker_environment(log_level: str) -> dict[str, str]:
+    """The caller's environment as it is now, without what must not reach a worker."""
     kept = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     # NumPy's own threads would only compete with TensorFlow's, and a forked process should have none.
     return kept | {"TF_CPP_MIN_LOG_LEVEL": log_level, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}

@@ -13,7 +13,6 @@ import linecache
 import os
 import pickle
 import re
-import signal
 import sys
 import threading
 import time
@@ -23,7 +22,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import connection
 from pathlib import Path
 
-from course_utils.cluster.zygote import PR_SET_PDEATHSIG, kill_group, prctl
+from course_utils.cluster.zygote import die_with_parent, kill_group
 from course_utils.errors import ClusterError, ConfigError
 
 IN_WORKER = "COURSE_WORKER"  # set in each worker's environment, to its name
@@ -62,7 +61,7 @@ class RemoteError:
 def main_forked(channel_fd: int, log_fd: int, zygote: int) -> int:
     """Be a worker that the zygote has just forked; returns the exit code."""
     os.setsid()
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     if os.getppid() != zygote:
         return 1
     for target in (1, 2):
@@ -73,7 +72,7 @@ def main_forked(channel_fd: int, log_fd: int, zygote: int) -> int:
 
 def main_spawned(address: str) -> None:
     """Be a worker that was started as a program of its own; never returns."""
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     key = os.environ.pop("COURSE_CHANNEL_KEY").encode()
     os._exit(_serve(connection.Client(address, authkey=key)))
 
@@ -154,8 +153,8 @@ def _line_buffered() -> None:
 
 
 def _prepare(job: Job, caller: Caller) -> None:
+    os.environ.clear()  # a forked process has the environment of the moment when the warm one was started
     os.environ.update(job.environment)
-    os.environ.pop("TF_CONFIG", None)
     if job.tf_config is not None:
         os.environ["TF_CONFIG"] = job.tf_config
     os.environ[IN_WORKER] = job.task

@@ -39,6 +39,11 @@ def main(control_fd: int, preload: list[str]) -> None:
     os._exit(0)
 
 
+def die_with_parent() -> None:
+    """From now on the kernel kills this process when its parent ends, even if it is stopped (Linux)."""
+    prctl(PR_SET_PDEATHSIG, 9)
+
+
 def prctl(option: int, value: int) -> None:
     """Set a property of this process, where there is such a thing (Linux)."""
     if sys.platform == "linux":
@@ -46,6 +51,8 @@ def prctl(option: int, value: int) -> None:
 
 
 class Zygote:
+    """The warm process at work: takes orders, forks, watches its workers, and ends them."""
+
     def __init__(self, control: socket.socket, parent: int):
         self.control, self.parent = control, parent
         self.workers: dict[int, socket.socket] = {}  # pid -> lifeline
@@ -169,5 +176,6 @@ def kill_group(pid: int) -> None:
 
 
 def tell(lifeline: socket.socket, number: int) -> None:
+    """None; the number goes to whoever holds the other end, if anybody still does."""
     with contextlib.suppress(OSError):  # the caller has gone in between
         lifeline.send(NUMBER.pack(number))

@@ -92,12 +92,15 @@ def test_gpus_are_shared_out_only_where_there_are_enough_for_all(gpus, shares):
     assert [gpu_share(names, number, 2, 2) for number in range(2)] == shares
 
 
-def test_environment_variables_reach_the_workers_and_tf_config_stays_out_of_the_caller():
+def test_workers_see_the_callers_environment_of_now_and_what_is_set_for_them(monkeypatch):
     def read():
-        return os.environ["COLOUR"], os.environ["COURSE_WORKER"]
+        return [os.environ.get(name) for name in ("COLOUR", "SHAPE", "COURSE_WORKER")]
 
-    cluster = LocalCluster(2, env={"COLOUR": "green"}, **QUIET)
-    assert cluster.run(read) == [("green", "worker 0"), ("green", "worker 1")]
+    cluster = LocalCluster(2, env={"COLOUR": "green"}, **QUIET).warm_up()
+    monkeypatch.setenv("SHAPE", "round")
+    assert cluster.run(read) == [["green", "round", "worker 0"], ["green", "round", "worker 1"]]
+    monkeypatch.delenv("SHAPE")
+    assert [shape for _, shape, _ in cluster.run(read)] == [None, None]
     assert "COLOUR" not in os.environ and "TF_CONFIG" not in os.environ
 
 
