@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from course_utils import datasets, devices, models, training
-from course_utils.errors import DataError
+from course_utils.errors import DataError, UpstreamError
+from course_utils.upstream import epoch_end_stall
 
 devices.simulate(4)  # before any test starts TensorFlow: pytest imports all modules first
 
@@ -73,6 +74,58 @@ def test_metrics_start_anew_each_epoch_and_count_every_test_example_once(train, 
     assert seen == history
     for epoch in history:
         assert epoch.test_accuracy * 100 == pytest.approx(round(epoch.test_accuracy * 100), abs=1e-4)
+
+
+def test_iterators_are_made_to_end_at_once_and_tensorflow_is_itself_again(train, monkeypatch):
+    made = []
+    make = tf.distribute.MirroredStrategy.experimental_distribute_dataset
+
+    def watched(*args):
+        made.append(epoch_end_stall.enabled())
+        return make(*args)
+
+    monkeypatch.setattr(tf.distribute.MirroredStrategy, "experimental_distribute_dataset", watched)
+    epoch_end_stall.disable()
+    fitted(2, train, train, models.linear, epochs=1)
+    assert made == [True, True] and not epoch_end_stall.enabled()
+
+
+def test_a_cure_that_was_on_stays_on():
+    epoch_end_stall.enable()
+    try:
+        with training.iterators_end_at_once():
+            assert epoch_end_stall.enabled()
+        assert epoch_end_stall.enabled()
+    finally:
+        epoch_end_stall.disable()
+
+
+def test_an_untested_version_trains_without_the_cure(monkeypatch):
+    def refuse():
+        raise UpstreamError("untested version")
+
+    epoch_end_stall.disable()
+    monkeypatch.setattr(epoch_end_stall, "enable", refuse)
+    with training.iterators_end_at_once():
+        assert not epoch_end_stall.enabled()
+
+
+def test_no_pipeline_has_a_thread_that_tunes(train):
+    for data in (training.training_data(train, 64), training.evaluation_data(train, 64)):
+        assert data.options().autotune.enabled is False
+
+
+def test_in_float64_replicas_agree_to_the_last_digits(train):
+    def weights(replicas):
+        strategy = devices.mirrored(replicas)
+        with strategy.scope():
+            model, optimizer = models.small_cnn(seed=0, dtype="float64"), keras.optimizers.SGD(0.1)
+        training.fit_epochs(strategy, model, optimizer, train, epochs=1, global_batch_size=64)
+        return model.get_weights()
+
+    alone, together = weights(1), weights(4)
+    assert alone[0].dtype == np.float64
+    assert training.largest_difference(alone, together) < 1e-14
 
 
 def test_training_needs_no_test_data(train):
