@@ -19,7 +19,9 @@ Faults and cures:
   - Dropout has the same mask on every replica: the replica's index is folded into the seed.
   - Arrays and PyDatasets are shuffled in another order on each worker, so that examples are lost and doubled:
     one seed for all.
-  - Python generators and queues lose batches to iterators that nobody reads: iterators start when first used.
+  - A Python generator loses the batches from which the model was built: none is taken any more.
+  - Every epoch ends with one more iterator that nobody reads, though it reads ahead: iterators start when
+    first used.
   - Means over unmasked entries, or over sample weights, are one for each replica: one over all replicas.
   - A custom `train_step` reports its loss divided by the number of replicas: it reports the loss.
   - The loss scaling of float16 asks one replica alone whether its gradients overflow, and workers may part:
@@ -69,15 +71,13 @@ def _mends():
 
     from course_utils.upstream._multiworker import data, layers, losses, optimizer, step
 
+    model = trainer.TensorFlowTrainer
     return [
-        (trainer.TensorFlowTrainer, "_maybe_symbolic_build", "b0ca9a63ed295fb9", data.build_from_the_spec),
-        (trainer.TensorFlowTrainer, "_make_function", "93aaf1c139f8a7e7", step.make_function_by_share),
-        (
-            trainer.TensorFlowTrainer,
-            "make_train_function",
-            "32ed2497a43fc59d",
-            step.refuse_what_cannot_be_right,
-        ),
+        (model, "_maybe_symbolic_build", "b0ca9a63ed295fb9", data.build_from_the_spec),
+        (model, "_make_function", "93aaf1c139f8a7e7", step.make_function_by_share),
+        (model, "make_train_function", "32ed2497a43fc59d", step.refuse_what_cannot_be_right),
+        (model, "make_predict_function", "1eaed75e3c924b1e", step.make_predict_function_checked),
+        (model, "predict_step", "fcf5c297d5c6e334", step.predict_without_examples),
         (trainer.TFEpochIterator, "__init__", "b72d6c54d6c94b9a", data.order_alike),
         (trainer.TFEpochIterator, "_get_iterator", "1c7ba94141eaacc0", data.iterate_late),
         (loss, "scale_loss_for_distribution", "143cd8a5efb6cb17", losses.scale_by_share),
@@ -99,12 +99,13 @@ def _relied_on():
     from keras.src.backend.tensorflow import trainer
     from keras.src.trainers.epoch_iterator import EpochIterator
 
+    model = trainer.TensorFlowTrainer
     return {
-        (trainer.TensorFlowTrainer, "fit"): "02d3f5fc93e06d07",
-        (trainer.TensorFlowTrainer, "evaluate"): "f1613c2c9f4135ed",
-        (trainer.TensorFlowTrainer, "predict"): "7052a771d76a3afe",
-        (trainer.TensorFlowTrainer, "train_step"): "f88fee4148c7a485",
-        (trainer.TensorFlowTrainer, "test_step"): "b79d387499f351f9",
+        (model, "fit"): "02d3f5fc93e06d07",
+        (model, "evaluate"): "f1613c2c9f4135ed",
+        (model, "predict"): "7052a771d76a3afe",
+        (model, "train_step"): "f88fee4148c7a485",
+        (model, "test_step"): "b79d387499f351f9",
         (trainer, "reduce_per_replica"): "2e7d54b1e6edc29a",
         (trainer, "_multi_worker_concat"): "2137073bfe27fb92",
         (EpochIterator, "_enumerate_iterator"): "28fa4fab7a0285df",

@@ -4,7 +4,7 @@ import functools
 from pathlib import Path
 
 import pytest
-from upstream_matrix import MATRIX, MORE, SHAPES, cluster
+from upstream_matrix import MATRIX, MIRRORED, MORE, SHAPES, alone, cluster
 
 HERE = str(Path(__file__).parent)
 
@@ -22,7 +22,8 @@ def train_on_one_device(folder, names, replicas):
     return cases.run(names, strategy) | masks
 
 
-def train_on_workers(folder, names):
+def train_on_workers(folder, names, mirrored=False):
+    """(replicas, {case: result}), mended; with `mirrored` on the replicas of this process alone."""
     import sys
 
     sys.path.insert(0, folder)
@@ -34,7 +35,10 @@ def train_on_workers(folder, names):
     for mend in (devices_per_worker, epoch_end_stall, keras_multiworker):
         mend.enable()
         mend.enable()
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    devices = [device.name for device in tf.config.list_logical_devices("CPU")] if mirrored else None
+    strategy = (
+        tf.distribute.MirroredStrategy(devices) if mirrored else tf.distribute.MultiWorkerMirroredStrategy()
+    )
     return strategy.num_replicas_in_sync, cases.run(names, strategy)
 
 
@@ -55,3 +59,9 @@ def trained():
         return results[0][0], [by_case for _, by_case in results]
 
     return lambda shape, names=MATRIX: train(shape, tuple(names))
+
+
+@pytest.fixture(scope="session")
+def mirrored():
+    """{case: result} on two replicas of one process, by MirroredStrategy."""
+    return alone(train_on_workers, HERE, MIRRORED, True, devices=2)[1]

@@ -4,7 +4,7 @@ import importlib.util
 
 import numpy as np
 import pytest
-from upstream_matrix import MATRIX, MORE, SHAPES, cluster
+from upstream_matrix import MATRIX, MIRRORED, MORE, SHAPES, cluster
 
 EXACT = 1e-5
 # bfloat16 keeps 8 bits of a number. Which rows meet in one matrix product decides where sums are rounded, so
@@ -27,6 +27,11 @@ def test_each_shape_trains_as_one_device(shape, name, trained, one_device):
 def test_two_workers_train_as_one_device(shape, name, trained, one_device):
     for worker in trained(shape, MORE[shape])[1]:
         assert_same(worker[name], one_device[name], TOLERANCE.get(name, EXACT))
+
+
+@pytest.mark.parametrize("name", MIRRORED)
+def test_replicas_of_one_process_train_as_one_device(name, mirrored, one_device):
+    assert_same(mirrored[name], one_device["dropout", 2] if name == "dropout" else one_device[name], EXACT)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -109,8 +114,8 @@ def try_what_is_refused():
         except Exception as error:
             return f"{type(error).__name__}: {error}"
 
-    accumulating = keras.optimizers.SGD(gradient_accumulation_steps=2)
     with strategy.scope():
+        accumulating = keras.optimizers.SGD(gradient_accumulation_steps=2)
         scaling = keras.optimizers.LossScaleOptimizer(accumulating)
         overwriting = keras.optimizers.SGD(use_ema=True, ema_overwrite_frequency=2)
     return {

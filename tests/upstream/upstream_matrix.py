@@ -15,6 +15,8 @@ MATRIX = [
     "callbacks",
 ]
 SHAPES = {"1x2": (1, 2), "2x1": (2, 1), "2x2": (2, 2), "3x1": (3, 1), "4x1": (4, 1)}
+# What plain MirroredStrategy gets wrong as well.
+MIRRORED = ["uneven_last_batch", "several_steps_per_execution", "dropout", "gradient_accumulation"]
 # What is proved on one shape only: on 2x2 where replicas and workers could matter each in its own way.
 MORE = {
     "2x1": [
