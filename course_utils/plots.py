@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.colors import LogNorm, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatterMathtext, MaxNLocator, NullLocator
 
 WIDTH = 9.0  # inches: a notebook's text width
 WORKERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#5F5F5F")
@@ -294,8 +294,7 @@ def differences(
         )
     axis.set(yscale="log", xlabel=xlabel, ylabel=ylabel, title=title)
     if any((values <= floor).any() for values in arrays.values()):
-        axis.set_ylim(bottom=floor / 2)
-        axis.annotate("0 (equal)", (1, floor), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+        _label_floor_as_zero(axis, floor)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(loc="outside lower center", ncols=len(curves))
     return figure
@@ -644,6 +643,16 @@ def _floor(values, tolerance) -> float:
     positive = values[values > 0]
     smallest = min([*positive, tolerance or np.inf])
     return 10.0 ** np.floor(np.log10(smallest) - 1) if np.isfinite(smallest) else 1e-12
+
+
+def _label_floor_as_zero(axis, floor):
+    """The bottom tick says 0, and a gap in the axis says that it is not on the scale of the others."""
+    powers = LogFormatterMathtext()
+    powers.set_axis(axis.yaxis)
+    axis.yaxis.set_major_formatter(lambda value, _: "0 (equal)" if value <= floor * 1.01 else powers(value))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.set_ylim(bottom=floor / 2)
+    axis.axhspan(floor * 2.2, floor * 4, xmax=0.012, color="white", zorder=3, clip_on=False)
 
 
 def _positive_range(values):
