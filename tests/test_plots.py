@@ -21,6 +21,9 @@ def pictures():
     return {
         "device map": plots.device_map([["CPU:0", "CPU:1"], ["CPU:0", "CPU:1"]]),
         "strips": plots.strips([[[0, 1], [2]], [[3], []]], title="5 examples"),
+        "named strips": plots.strips([[[0, 1], [2]], [[3], []]], names=["batch of 3", "batch of 1"]),
+        "copies": plots.copies_table({"weight": [1.5, 1.5], "mean": [np.array([7, 2]), np.array([7, 3])]}),
+        "masks": plots.masks({"Dropout": [[True, False]] * 2, "another": [[True, False], [False, True]]}),
         "timeline": plots.timeline([moments, moments]),
         "learning curves": plots.learning_curves([EPOCH, EPOCH]),
         "curves over reference": plots.curves_over_reference(
@@ -78,6 +81,9 @@ def test_every_picture_is_a_notebook_wide_png(drawn):
         ("what each does", ["one missing", "process 1", "waits", "raises KeyError", "not there"]),
         ("device map", ["this machine", "worker 1", "replica 3", "CPU:1", "2 workers, 4 replicas"]),
         ("strips", ["step 1", "replica 1", "cell = example id", "none", "3"]),
+        ("named strips", ["batch of 1", "replica 1"]),
+        ("copies", ["weight", "replica 1", "equal", "1.5", "up to 1 apart", "3"]),
+        ("masks", ["Dropout", "another", "replica 1", "unit (coloured: kept, white: dropped)"]),
         ("collectives", ["before\nshape (4,)", "SUM\nshape (4,)", "replica 2", "30"]),
         ("chunk rounds", ["at the start", "after round 4", "rank 2", "chunk", "numbers of rank 0"]),
         ("sent by rank", ["star", "ring", "rank", "sent (arrays)"]),
@@ -107,6 +113,22 @@ def test_a_worker_has_one_colour_in_every_picture(drawn):
 
     for name in ("device map", "strips", "timeline", "one step"):
         assert {plots.worker_colour(0), plots.worker_colour(1)} <= colours(name), name
+
+
+def test_equal_copies_share_a_bar_and_different_ones_have_a_box_each():
+    def faces(copies):
+        patches = plots.copies_table({"v": copies}).axes[0].patches
+        return [to_hex(patch.get_facecolor()).upper() for patch in patches]
+
+    assert faces([1.0, 1.0, 1.0]) == [plots.FAINT]
+    assert len(set(faces([1.0, 2.0, 1.0]))) == 3
+    assert faces([np.array([0.0, 1.0])] * 2) == [plots.FAINT]
+
+
+def test_a_mask_colours_what_is_kept_and_nothing_else():
+    patches = plots.masks({"m": [[True, False], [False, False]]}).axes[0].patches
+    kept = [to_hex(patch.get_facecolor()).upper() for patch in patches]
+    assert kept == [plots.worker_colour(0), "#FFFFFF", "#FFFFFF", "#FFFFFF"]
 
 
 def test_workers_are_told_apart_with_any_colour_vision():

@@ -135,12 +135,6 @@ def _scope(strategy, wanted):
     return strategy.scope() if wanted else contextlib.nullcontext()
 
 
-def _a_model_a_replica(strategy, make_model, make_optimizer, make_metric):
-    models = strategy.experimental_local_results(strategy.run(make_model))
-    with strategy.scope():
-        return models[0], make_optimizer(), make_metric()
-
-
 def _says_optimizer_outside(case, seen, expected):
     if isinstance(seen[COUNTED], str):
         return "The optimizer was made outside the scope, so its momentum has one copy for all replicas."
@@ -206,16 +200,16 @@ BUILD_IN_SCOPE = Exercise(
         Mistake(
             "metric outside scope",
             _making(True, True, False),
-            went_wrong="Model and optimizer are right. The metric's total has one copy, into which all "
-            "replicas write: the replicas wait for each other where they need not.",
+            went_wrong="Model and optimizer are right. But the metric's total has one copy, into which all "
+            "replicas write, instead of one for each replica, added up when it is read.",
             try_this="Make the metric under the scope too.",
         ),
         Mistake(
-            "a model for each replica",
-            _a_model_a_replica,
-            went_wrong="You let every replica make its own model and kept one. A mirrored variable is made "
-            "*once*, under the scope; TensorFlow then makes the copies.",
-            try_this="Call `make_model()` once, under `with strategy.scope():`, without `strategy.run`.",
+            "optimizer not built",
+            _making(True, True, True, build=False),
+            went_wrong="All is in scope, but the optimizer has no momentum yet: Keras will make it within "
+            "the first step, when the replicas are already at work. In this small job that happens to pass.",
+            try_this="`optimizer.build(model.trainable_variables)`, under the scope.",
         ),
     ],
     also_right=[
@@ -343,7 +337,8 @@ STAYS_EQUAL = Exercise(
             went_wrong="You expect nothing to be equal, as if each replica trained for itself. The "
             "optimizer adds the gradients of all replicas up first, so all weights get one and the same "
             "update.",
-            try_this='Compare the rows "gradient" and "weight" in the table of the training step.',
+            try_this='Compare the rows "gradient of a weight" and "weight" in the table of the training '
+            "step.",
         ),
         Mistake(
             "momentum of its own",
@@ -372,7 +367,7 @@ STAYS_EQUAL = Exercise(
             _but(synchronised_BatchNorm_mean=False),
             went_wrong="With `synchronized=True` every replica computes the mean over the whole batch, so "
             "all write the same.",
-            try_this="Look at the second picture of the moving mean.",
+            try_this='Look at the row "synchronized" in the picture of the moving mean.',
         ),
         Mistake(
             "any variable is kept equal",

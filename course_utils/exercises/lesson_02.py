@@ -78,21 +78,22 @@ def _whole_batches(case):
 
 
 def batch_cases(random):
-    """Two that divide and have whole steps; one that does not."""
+    """Two that divide, on different numbers of replicas; one that does not."""
     a, b = (int(share) for share in random.permutation([3, 4, 5, 6])[:2])
     return [
-        _batch_case(4, 4 * a, steps=3),
-        _batch_case(3, 3 * b, steps=2),
-        _batch_case(4, 4 * a + int(random.integers(1, 4)), steps=2),
+        _batch_case(4, 4 * a),
+        _batch_case(3, 3 * b),
+        _batch_case(4, 4 * a + int(random.integers(1, 4))),
     ]
 
 
-def _batch_case(replicas, global_batch, steps):
+def _batch_case(replicas, global_batch):
+    # Enough for one whole step if every replica takes a whole global batch.
     return {
         "about": f"a global batch of {global_batch} on {replicas} replicas",
         "replicas": replicas,
         "global batch": global_batch,
-        "examples": global_batch * steps,
+        "examples": global_batch * replicas,
     }
 
 
@@ -224,9 +225,8 @@ KEEP_THE_GLOBAL_BATCH = Exercise(
             "examples divided too",
             _sharded_by_replica,
             went_wrong=lambda case, seen, expected: (
-                f"The batches have the right size, but only {seen[WHOLE]} of {case['examples']} examples "
-                "are ever seen. One pipeline feeds all replicas; you kept the part of one and threw the "
-                "rest away."
+                f"Only {seen[WHOLE]} of {case['examples']} examples are ever seen. One pipeline feeds all "
+                "replicas; you kept the part of one of them and threw the rest away."
             ),
             try_this="Shard by pipelines (workers), never by replicas. Here is one pipeline: do not shard.",
             variants=[_sharded_and_global],
@@ -415,7 +415,7 @@ def pick_cases(random):
             "replicas": n,
             "batched for": meant,
             "global batch": share * n,
-            "examples": 2 * share * n,
+            "examples": n * share * n,
         }
         for n in (4, 2)
         for meant in (ALL, ONE)
@@ -454,13 +454,6 @@ def _not_distributed(strategy, dataset, batched_for):
 
 def _one_not_distributed(strategy, dataset, batched_for):
     return _cut(strategy, dataset, batched_for) if batched_for == ALL else dataset
-
-
-def _rebatched_by_one(strategy, dataset, batched_for):
-    """Divides by the replicas on top of what the strategy does."""
-    examples = dataset.unbatch()
-    size = next(iter(dataset)).shape[0] // strategy.num_replicas_in_sync
-    return strategy.experimental_distribute_dataset(examples.batch(max(size, 1)))
 
 
 def _always_cut_globally(strategy, dataset, batched_for):
@@ -505,7 +498,6 @@ PICK_THE_FUNCTION = Exercise(
                 "`experimental_distribute_dataset` has cut them once more."
             ),
             try_this="For batches of one replica, take the function that cuts nothing.",
-            variants=[_rebatched_by_one],
         ),
         Mistake(
             "batch is per replica",

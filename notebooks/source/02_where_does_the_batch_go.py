@@ -196,7 +196,7 @@ steps = {name: received(distribute(*way), steps=1)[0] for name, way in WAYS.item
 
 # %%
 short = [[ids[:4] for ids in step] for step in steps.values()]
-title = "First step (4 ids of a replica at most)"
+title = "First step (at most 4 ids of each replica are drawn)"
 cu.plots.show(
     cu.plots.strips(short, names=list(steps), title=title),
     alt="Cutting 16 and a function with 4 agree; cutting 4 gives one each; a "
@@ -239,9 +239,11 @@ images, labels = next(iter(train))
 
 
 # %%
+local = strategy.experimental_local_results
+
+
 def share_sizes(distributed):
     """Images by step and replica: shape (steps, replicas)."""
-    local = strategy.experimental_local_results
     return np.array([list(map(len, local(labels))) for _, labels in distributed])
 
 
@@ -311,7 +313,8 @@ assert np.isnan(mean_of_means[6]) and mean_of_means[18] != np.arange(18).mean()
 assert whole == {size: np.arange(size).mean() for size in (6, 18)}
 assert steps["cut, batch(16)"] == steps["function, batch(4)"]
 assert sizes["training"].sum() == len(data.train_labels)
-assert sizes["test"].sum() == len(data.test_labels)
+in_order = np.concatenate([share for _, labels in test for share in local(labels)])
+np.testing.assert_array_equal(in_order, data.test_labels)  # every test image, once
 
 # one image more than whole batches: three replicas get nothing
 assert [len(ids) for ids in first_step(1)] == [1, 0, 0, 0]
