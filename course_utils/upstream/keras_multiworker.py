@@ -20,8 +20,8 @@ Faults and cures:
   - Arrays and PyDatasets are shuffled in another order on each worker, so that examples are lost and doubled:
     one seed for all.
   - A Python generator loses the batches from which the model was built: none is taken any more.
-  - Every epoch ends with one more iterator that nobody reads, though it reads ahead: iterators start when
-    first used.
+  - Every epoch makes a second iterator that nobody reads, though it takes time to make and reads ahead:
+    iterators are made when first used.
   - Means over unmasked entries, or over sample weights, are one for each replica: one over all replicas.
   - A custom `train_step` reports its loss divided by the number of replicas: it reports the loss.
   - The loss scaling of float16 asks one replica alone whether its gradients overflow, and workers may part:

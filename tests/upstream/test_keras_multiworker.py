@@ -4,7 +4,7 @@ import importlib.util
 
 import numpy as np
 import pytest
-from upstream_matrix import MATRIX, MIRRORED, MORE, SHAPES, cluster
+from upstream_matrix import MATRIX, MIRRORED, MORE, SHAPES, alone, cluster
 
 EXACT = 1e-5
 # bfloat16 keeps 8 bits of a number. Which rows meet in one matrix product decides where sums are rounded, so
@@ -80,6 +80,30 @@ def test_masks_of_replicas_differ(one_device):
     """Else the comparison of `dropout` would say nothing about masks of their own."""
     two, four = (one_device["dropout", n]["weights"][0] for n in (2, 4))
     assert np.abs(two - four).max() > 1e-3
+
+
+def test_an_epoch_makes_one_iterator():
+    """Keras makes a second one at its end and drops it unread."""
+    assert alone(count_iterators, devices=2) == 3
+
+
+def count_iterators():
+    """How many iterators a `fit` of three epochs makes."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+    from tensorflow.python.distribute import input_lib
+
+    from course_utils.upstream import keras_multiworker
+
+    made, own = [], input_lib.DistributedDataset.__iter__
+    input_lib.DistributedDataset.__iter__ = lambda data: made.append(data) or own(data)
+    keras_multiworker.enable()
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    model.fit(np.ones((8, 1)), np.ones(8), batch_size=4, epochs=3, verbose=0)
+    return len(made)
 
 
 @pytest.fixture(scope="module")

@@ -47,8 +47,8 @@ def _has_gaps(spec) -> bool:
 class _Deferred:
     """An iterator over a distributed dataset that does not exist before its first use.
 
-    `EpochIterator` makes one more at the end of each epoch than it uses, and a distributed iterator starts to
-    read at once: from a Python generator or a queue it would take batches that nobody trains on.
+    `EpochIterator` makes one more at the end of each epoch than it uses. A distributed iterator takes time to
+    make, reads ahead as soon as it exists, and may block when it ends (`epoch_end_stall`).
     """
 
     def __init__(self, dataset):
