@@ -593,7 +593,7 @@ DIAGNOSIS = Exercise(
             "server`. That only says that two processes want one port. There are several ways to get there, "
             "and the log does not tell which.",
             try_this="Compare the TF_CONFIGs: in one incident the tasks are the same, in the other the "
-            "order of the addresses.",
+            "addresses stand in another order.",
             variants=[but(D="another order of addresses")],
             recognises=lambda cases, seen, expected: seen[0]["A"] == seen[0]["D"] in (RIGHT["A"], RIGHT["D"]),
         ),
