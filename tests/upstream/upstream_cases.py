@@ -178,9 +178,21 @@ def mixed_bfloat16(strategy):
 
 @case
 def mixed_float16(strategy):
+    return _in_float16(strategy, *examples())
+
+
+@case
+def overflow_on_one_replica(strategy):
+    """One example of the second batch is too large for float16: nobody may apply that step's gradients."""
+    x, y = examples()
+    x[2 * BATCH - 1] = 1e30
+    return _in_float16(strategy, x, y)
+
+
+def _in_float16(strategy, x, y):
     keras.config.set_dtype_policy("mixed_float16")
     try:
-        return train(strategy, lambda: compile(classifier(keras.layers.Dense(8, "tanh"))), *examples())
+        return train(strategy, lambda: compile(classifier(keras.layers.Dense(8, "relu"))), x, y)
     finally:
         keras.config.set_dtype_policy("float32")
 

@@ -40,6 +40,7 @@ MORE = {
         "local_batch_normalisation_without_examples",
         "masked_sequences",
         "mixed_float16",
+        "overflow_on_one_replica",
         "py_dataset_with_threads",
         "shuffled_arrays",
         "shuffled_without_a_seed",

@@ -74,7 +74,7 @@ class _StepFunction:
         self._model = model
         self._strategy = model.distribute_strategy
         self._one_replica = model._autoconvert_optionals(step_function)
-        self._accumulates = accumulation_of(model.optimizer)
+        self._accumulates = accumulation_of(model.optimizer) if step_function == model.train_step else 0
         graph = model.run_eagerly is False
         compiled = functools.partial(tf.function, reduce_retracing=True, autograph=False)
         self._on_batches = compiled(self._steps) if graph else self._steps
@@ -131,7 +131,7 @@ def _take(iterator, count):
 def _logs_of_all(logs, here):
     """The logs as all replicas have them together: each value weighted by its replica's share."""
     leaves = tf.nest.flatten(logs)
-    numbers = [i for i, leaf in enumerate(leaves) if tf.as_dtype(leaf.dtype).is_floating]
+    numbers = [i for i, leaf in enumerate(leaves) if tf.is_tensor(leaf) and leaf.dtype.is_floating]
     if not numbers:
         return logs
     parts = [leaves[i] if here.is_scaled(leaves[i]) else _part(leaves[i], here) for i in numbers]
