@@ -26,7 +26,7 @@ SHARE = 8  # images that each replica gets in a step
 #
 # The same line twice, once outside and once inside the strategy's scope.
 
-# %%
+# %% tags=["stable"]
 alone = tf.Variable([1.0, 2.0])
 
 with strategy.scope():
@@ -35,10 +35,10 @@ with strategy.scope():
 type(alone).__name__, type(mirrored).__name__
 
 # %% [markdown]
-# `experimental_local_results` takes a distributed value apart. Two helpers, used in the whole lesson:
+# `experimental_local_results` takes a distributed value apart. Two small functions, for the whole lesson:
 
 
-# %%
+# %% tags=["stable"]
 def copies(variable):
     """The copies of a variable on this machine, in the order of the replicas."""
     variable = variable.value if isinstance(variable, keras.Variable) else variable
@@ -70,7 +70,7 @@ for name, variable in {"alone": alone, "mirrored": mirrored}.items():
 my_guess = None
 
 
-# %%
+# %% tags=["stable"]
 def who_am_i():
     me = tf.distribute.get_replica_context()
     return "nobody" if me is None else me.replica_id_in_sync_group
@@ -108,7 +108,7 @@ with strategy.scope():
     )
 
 
-# %%
+# %% tags=["stable"]
 @tf.function
 def everyone_writes_its_number():
     def on_each_replica():

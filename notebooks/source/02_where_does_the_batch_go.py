@@ -38,7 +38,7 @@ distributed = strategy.experimental_distribute_dataset(
 # %% tags=["predict"]
 my_guess = None
 
-# %%
+# %% tags=["stable"]
 batch = next(iter(distributed))
 batch
 
@@ -105,7 +105,7 @@ cu.plots.show(
 # It does not sit out. `strategy.run` runs the same function on all replicas, and this one gets a tensor of length 0. Take the mean id over each share, and then the mean of the four:
 
 
-# %%
+# %% tags=["stable"]
 @tf.function
 def mean_of_share(ids):
     return tf.reduce_mean(tf.cast(ids, tf.float32))
@@ -126,7 +126,7 @@ mean_of_means
 #
 # That is the cure. With `axis=0`, `reduce` does it, over the examples of all replicas:
 
-# %%
+# %% tags=["stable"]
 whole = {
     size: float(strategy.reduce("MEAN", batch, axis=0))
     for size, batch in batches.items()
@@ -136,7 +136,7 @@ whole
 # %% [markdown]
 # Lesson 04 makes a loss of it. Or avoid short batches: `drop_remainder=True` drops the last batch if it is short. Only that one; a size that the replicas do not divide is cut unevenly, as before:
 
-# %%
+# %% tags=["stable"]
 for size in (16, 6):
     dataset = numbers.batch(size, drop_remainder=True)
     dropped = received(strategy.experimental_distribute_dataset(dataset))
@@ -149,7 +149,7 @@ for size in (16, 6):
 # `distribute_datasets_from_function` calls a function of yours once for each worker and takes its dataset **as it is**: nothing is cut. Every replica takes a whole batch, in turn. The function is told where it runs:
 
 
-# %%
+# %% tags=["stable"]
 def dataset_function(context):
     pipelines, replicas = context.num_input_pipelines, context.num_replicas_in_sync
     print(f"{pipelines} pipeline for {replicas} replicas")
@@ -238,7 +238,7 @@ images, labels = next(iter(train))
 # Does every image reach exactly one replica? Count what each replica gets in each step, over both sets from beginning to end:
 
 
-# %%
+# %% tags=["stable"]
 local = strategy.experimental_local_results
 
 
