@@ -1,5 +1,8 @@
 """The custom loop: equal to one device, complete in what it counts, and honest when it restores."""
 
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -88,6 +91,24 @@ def test_iterators_are_made_to_end_at_once_and_tensorflow_is_itself_again(train,
     epoch_end_stall.disable()
     fitted(2, train, train, models.linear, epochs=1)
     assert made == [True, True] and not epoch_end_stall.enabled()
+
+
+# In a process of its own: MirroredStrategy's own collectives allow one group size a process.
+WITH_ITS_OWN_COLLECTIVES = """
+from course_utils import devices, models, training
+import keras, numpy as np, tensorflow as tf
+strategy = tf.distribute.MirroredStrategy(devices.simulate(2))
+with strategy.scope():
+    model, optimizer = models.linear(seed=0), keras.optimizers.Adam()
+examples = np.zeros((64, 28, 28, 1), np.uint8), np.zeros(64, np.int64)
+training.fit_epochs(strategy, model, optimizer, examples, epochs=1, global_batch_size=32)
+"""
+
+
+def test_adam_is_built_before_it_is_needed():
+    program = [sys.executable, "-c", WITH_ITS_OWN_COLLECTIVES]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_cure_that_was_on_stays_on():

@@ -78,7 +78,7 @@ cu.check("05.train_step", train_step)
 # %% [markdown]
 # ## The step, on all replicas
 #
-# From here on the lesson uses `training.train_step`, which does the same. Look for `# distributed:`. Four lines are all that a second device costs you.
+# From here on the lesson uses `training.train_step`, which does the same. Look for `# distributed:`. Five lines are all that a second device costs you.
 
 
 # %%
@@ -94,15 +94,13 @@ def make_job(replicas, rate, dtype, batch_size):
     @tf.function
     def step(batch):
         shares = strategy.run(on_a_replica, args=batch)  # distributed: one share each
-        return strategy.reduce(
-            "SUM", shares, axis=None
-        )  # distributed: the batch's loss
+        return strategy.reduce("SUM", shares, axis=None)  # distributed: their sum
 
     return strategy, model, step
 
 
 # %% [markdown]
-# Keras 3 needs model *and* optimizer built before the first distributed step: variables cannot come into being inside `strategy.run`. Leave out `optimizer.build` with Adam, and you get "You must feed a value for placeholder", which says nothing of the kind.
+# Build model *and* optimizer before the first distributed step, always. Variables that come into being inside `strategy.run` happen to work with the plain reduction that `devices.mirrored` uses. With MirroredStrategy's own, the same Adam that was not built ends in an `InvalidArgumentError` about a placeholder, which tells you nothing.
 #
 # ## Twenty steps
 
@@ -113,7 +111,8 @@ def twenty_steps(replicas, rate=0.1, dtype="float32", batch_size=64):
     strategy, model, step = make_job(replicas, rate, dtype, batch_size)
     dataset = cu.training.training_data(train, batch_size, seed=1)
     with cu.training.iterators_end_at_once():  # what that is for, you see below
-        batches = iter(strategy.experimental_distribute_dataset(dataset))
+        shares = strategy.experimental_distribute_dataset(dataset)  # distributed: cuts
+        batches = iter(shares)
     weights = []
     for _ in range(20):
         step(next(batches))
