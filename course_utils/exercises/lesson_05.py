@@ -603,6 +603,31 @@ def zero_based(train_epoch, epochs, model, optimizer, plain, folder):
     ).assert_existing_objects_matched()
 
 
+def zero_based_and_unproved(train_epoch, epochs, model, optimizer, plain, folder):
+    """As the best-known tutorial has it: two mistakes in one."""
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
+    for epoch in range(epochs):
+        train_epoch(epoch + 1)
+        if epoch % 2 == 0:
+            checkpoint.save(f"{folder}/ckpt")
+    tf.train.Checkpoint(model=plain).restore(tf.train.latest_checkpoint(folder))
+
+
+def loses_the_last(cases, seen, expected):
+    """Several epochs are saved, but not the last of 5 or not the last of 6."""
+    return any(
+        case["fits"] and len(s[SAVED]) > 1 and case["epochs"] not in s[SAVED]
+        for case, s in zip(cases, seen, strict=True)
+    )
+
+
+def believes_any_restore(cases, seen, expected):
+    """It does restore, and it is also content where there was nothing to restore, or nothing that fits."""
+    restores = any(s.get(HOLDS, "none") != "none" for s in seen)
+    pairs = zip(seen, expected, strict=True)
+    return restores and any(s[ENDED] == "without complaint" != e[ENDED] for s, e in pairs)
+
+
 def first_checkpoint(folder):
     path = os.path.join(folder, "ckpt-1")
     return path if os.path.exists(path + ".index") else None
@@ -631,11 +656,13 @@ TRAIN_AND_RESTORE = Exercise(
             "last epoch never saved",
             some_training(saves=lambda epoch, epochs: epoch % 2 == 0),
             went_wrong=lambda case, seen, expected: (
-                f"With {case['epochs']} epochs you save after {seen[SAVED]}: the last one is lost, and "
-                "what is restored is an older model than the one that was trained."
+                f"Of {case['epochs']} epochs you save {seen[SAVED]}, wanted was {expected[SAVED]}. Your rule "
+                "loses the last epoch where the number of epochs is odd, or where it is even: then an older "
+                "model is restored than the one that was trained."
             ),
             try_this="Save at the end as well, whatever its number: `or epoch == epochs`.",
-            variants=[zero_based],
+            variants=[zero_based, zero_based_and_unproved],
+            recognises=loses_the_last,
         ),
         Mistake(
             "saved only at the end",
@@ -657,6 +684,7 @@ TRAIN_AND_RESTORE = Exercise(
             "`restore` skips what it cannot match, and `restore(None)` restores nothing.",
             try_this="Ask the status that `restore` returns: `assert_existing_objects_matched()`.",
             variants=[some_training(prove=lambda status: status.expect_partial())],
+            recognises=believes_any_restore,
         ),
         Mistake(
             "asked for too much",
