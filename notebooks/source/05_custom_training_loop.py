@@ -111,8 +111,10 @@ def twenty_steps(replicas, rate=0.1, dtype="float32", batch_size=64):
     strategy, model, step = make_job(replicas, rate, dtype, batch_size)
     dataset = cu.training.training_data(train, batch_size, seed=1)
     with cu.training.iterators_end_at_once():  # what that is for, you see below
-        shares = strategy.experimental_distribute_dataset(dataset)  # distributed: cuts
-        batches = iter(shares)
+        cut = strategy.experimental_distribute_dataset(
+            dataset
+        )  # distributed: in shares
+        batches = iter(cut)
     weights = []
     for _ in range(20):
         step(next(batches))
