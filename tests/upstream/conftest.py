@@ -4,13 +4,13 @@ import functools
 from pathlib import Path
 
 import pytest
-from upstream_matrix import MATRIX, MIRRORED, MORE, SHAPES, alone, cluster
+from upstream_matrix import MATRIX, MIRRORED, MORE, SHAPES, alone, cluster, replicas_of_parts
 
 HERE = str(Path(__file__).parent)
 
 
-def train_on_one_device(folder, names, replicas):
-    """The reference: no strategy, no mend. Dropout once for each number of replicas, with their masks."""
+def train_on_one_device(folder, names, orders):
+    """The reference: no strategy, no mend. Dropout with the masks of replicas, for each order of them."""
     import sys
 
     sys.path.insert(0, folder)
@@ -18,7 +18,7 @@ def train_on_one_device(folder, names, replicas):
     import upstream_cases as cases
 
     strategy = tf.distribute.get_strategy()
-    masks = {("dropout", n): cases.dropout_as_on(n, strategy)._asdict() for n in replicas}
+    masks = {("dropout", order): cases.dropout_as_on(order, strategy)._asdict() for order in orders}
     return cases.run(names, strategy) | masks
 
 
@@ -46,7 +46,8 @@ def train_on_workers(folder, names, mirrored=False):
 def one_device():
     """{case: what one device makes of it}."""
     names = [name for name in sum(MORE.values(), MATRIX) if name != "dropout"]
-    return cluster().run(train_on_one_device, HERE, names, (2, 3, 4))[0]
+    orders = sorted({replicas_of_parts(shape) for shape in SHAPES})
+    return cluster().run(train_on_one_device, HERE, names, orders)[0]
 
 
 @pytest.fixture(scope="session")

@@ -4,19 +4,20 @@ import importlib.util
 
 import numpy as np
 import pytest
-from upstream_matrix import MATRIX, MIRRORED, MORE, SHAPES, alone, cluster
+from upstream_matrix import MATRIX, MIRRORED, MORE, SHAPES, alone, cluster, replicas_of_parts
 
 EXACT = 1e-5
-# bfloat16 keeps 8 bits of a number. Which rows meet in one matrix product decides where sums are rounded, so
-# that equal trainings part by about one unit in the last place (2^-8 of weights near 1) and no more.
-TOLERANCE = {"mixed_bfloat16": 2**-8, "mixed_float16": 2**-10, "overflow_on_one_replica": 2**-10}
+# bfloat16 keeps 8 significant bits and float16 keeps 11: every product is rounded by up to 2^-9 or 2^-12 of
+# itself, and which rows meet in one product decides where. Gradients differ by that much of themselves, and
+# 20 steps at a rate of 0.1 add it up to a few 1e-4 or 1e-5; a missing or doubled term would be 1e-2.
+TOLERANCE = {"mixed_bfloat16": 1e-3, "mixed_float16": 1e-4, "overflow_on_one_replica": 1e-4}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", MATRIX)
 def test_each_shape_trains_as_one_device(shape, name, trained, one_device):
-    replicas, workers = trained(shape)
-    reference = one_device["dropout", replicas] if name == "dropout" else one_device[name]
+    _, workers = trained(shape)
+    reference = one_device["dropout", replicas_of_parts(shape)] if name == "dropout" else one_device[name]
     for worker in workers:
         assert_same(worker[name], reference, TOLERANCE.get(name, EXACT))
 
@@ -31,7 +32,7 @@ def test_two_workers_train_as_one_device(shape, name, trained, one_device):
 
 @pytest.mark.parametrize("name", MIRRORED)
 def test_replicas_of_one_process_train_as_one_device(name, mirrored, one_device):
-    assert_same(mirrored[name], one_device["dropout", 2] if name == "dropout" else one_device[name], EXACT)
+    assert_same(mirrored[name], one_device["dropout", (0, 1)] if name == "dropout" else one_device[name])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -78,7 +79,7 @@ def test_tensorboard_wrote_its_events(one_device, trained):
 
 def test_masks_of_replicas_differ(one_device):
     """Else the comparison of `dropout` would say nothing about masks of their own."""
-    two, four = (one_device["dropout", n]["weights"][0] for n in (2, 4))
+    two, four = (one_device["dropout", n]["weights"][0] for n in ((0, 1), (0, 1, 2, 3)))
     assert np.abs(two - four).max() > 1e-3
 
 
@@ -151,7 +152,7 @@ def try_what_is_refused():
     }
 
 
-def assert_same(seen, reference, tolerance):
+def assert_same(seen, reference, tolerance=EXACT):
     assert_close(seen["weights"], reference["weights"], tolerance)
     assert seen["history"].keys() == reference["history"].keys()
     for key, values in reference["history"].items():

@@ -133,33 +133,31 @@ def dropout(strategy):
 
 
 def dropout_as_on(replicas, strategy):
-    """On one device, the masks that `replicas` replicas draw for their parts of each batch."""
+    """On one device, the masks that replicas draw for their parts of each batch, the parts in their order."""
     return _with_dropout(strategy, lambda: DropoutInParts(replicas))
 
 
 class DropoutInParts(keras.layers.Layer):
-    """Dropout(0.5, seed=7), the batch cut into parts, each with its own index folded into the seed."""
+    """Dropout(0.5, seed=7), the batch cut into parts, each with its replica's index folded into the seed."""
 
-    def __init__(self, parts):
+    def __init__(self, replicas):
         super().__init__()
-        self.parts = parts
+        self.replicas = replicas
         self.seed_generator = keras.random.SeedGenerator(7)
 
     def call(self, inputs, training=False):
         if not training:
             return inputs
         seed = tf.cast(self.seed_generator.next(), tf.int64)
-        seeds = [seed]
-        for part in range(1, self.parts):
-            folded = tf.random.experimental.stateless_fold_in(seed, part)
-            seeds.append(tf.math.floormod(tf.cast(folded, tf.int64), tf.int32.max - 1))
-        return tf.concat(
-            [
-                tf.nn.experimental.stateless_dropout(x, 0.5, seed=tf.cast(s, tf.int32))
-                for x, s in zip(tf.split(inputs, self.parts), seeds, strict=True)
-            ],
-            axis=0,
-        )
+        parts = tf.split(inputs, len(self.replicas))
+        dropped = [self.dropped(part, seed, n) for part, n in zip(parts, self.replicas, strict=True)]
+        return tf.concat(dropped, axis=0)
+
+    def dropped(self, part, seed, replica):
+        if replica:
+            folded = tf.random.experimental.stateless_fold_in(seed, replica)
+            seed = tf.math.floormod(tf.cast(folded, tf.int64), tf.int32.max - 1)
+        return tf.nn.experimental.stateless_dropout(part, 0.5, seed=tf.cast(seed, tf.int32))
 
 
 def _with_dropout(strategy, layer):

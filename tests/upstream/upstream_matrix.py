@@ -15,6 +15,14 @@ MATRIX = [
     "callbacks",
 ]
 SHAPES = {"1x2": (1, 2), "2x1": (2, 1), "2x2": (2, 2), "3x1": (3, 1), "4x1": (4, 1)}
+
+
+def replicas_of_parts(shape):
+    """The replica that gets each part of a batch: TensorFlow deals the parts out to the workers in turn."""
+    workers, devices = SHAPES[shape]
+    return tuple(part % workers * devices + part // workers for part in range(workers * devices))
+
+
 # What plain MirroredStrategy gets wrong as well.
 MIRRORED = ["uneven_last_batch", "several_steps_per_execution", "dropout", "gradient_accumulation"]
 # What is proved on one shape only: on 2x2 where replicas and workers could matter each in its own way.
