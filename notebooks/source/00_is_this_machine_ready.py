@@ -11,6 +11,8 @@
 import os
 
 import course_utils as cu
+
+cu.cluster.warm_up(wait=False)  # the workers-to-be import TensorFlow meanwhile
 import tensorflow as tf
 from course_utils import doctor
 

@@ -9,6 +9,8 @@
 
 # %%
 import course_utils as cu
+
+cu.cluster.warm_up(wait=False)  # the workers-to-be import TensorFlow meanwhile
 import numpy as np
 import tensorflow as tf
 

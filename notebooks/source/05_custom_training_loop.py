@@ -24,7 +24,7 @@ profile = "laptop"
 #
 # Fashion-MNIST, 28 × 28 grey pixels, from the course's own folder, checksums verified. The images stay *bytes* until they are in the network: a quarter of the memory, and of what moves.
 #
-# `laptop` is over in less than a minute. `full` takes all 60,000 images and ten epochs: a few minutes on two cores, and you have a model to keep. Nothing else differs.
+# `laptop` is over in less than a minute. `full` takes all 60,000 images and ten epochs: minutes instead, and you have a model to keep. Nothing else differs.
 
 # %%
 SIZES = {"laptop": (9_000, 2_000, 3), "full": (60_000, 10_000, 10)}
@@ -186,7 +186,7 @@ for steps in (10, 20, 30):
 print(len(seen_by_python), "traces for", seen_by_python)
 
 # %% [markdown]
-# Every new *Python* number is traced again; all tensors of one shape and type share a trace. For our network a trace costs more than ten steps. Hand numbers that change over as tensors.
+# Every new *Python* number is traced again; all tensors of one shape and type share a trace. A trace costs many steps. Hand numbers that change over as tensors.
 #
 # ## The whole epoch in one graph
 #
@@ -308,7 +308,7 @@ cu.plots.show(
 print(*told, sep="\n")
 
 # %% [markdown]
-# The longer the epoch, the longer the sleep. On the whole data set we saw epochs of 20 seconds end with waits of 20 to 60 more; and one iterator, which waits only once, keep a finished training of five minutes waiting for another two.
+# The longer the epoch, the longer the sleep: on the whole data set a wait can be longer than the epoch before it. One iterator for all epochs waits once, when the training is over. Change `EPOCHS` and `STEPS` above and run the cells again to see it on your machine.
 #
 # ## The whole job
 #

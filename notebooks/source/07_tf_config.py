@@ -13,6 +13,8 @@ import os
 import time
 
 import course_utils as cu
+
+cu.cluster.warm_up(wait=False)  # the workers-to-be import TensorFlow meanwhile
 import tensorflow as tf
 from course_utils.exercises import incidents
 

@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 
 import course_utils as cu
+
+cu.cluster.warm_up(wait=False)  # the workers-to-be import TensorFlow meanwhile
 import keras
 import tensorflow as tf
 
