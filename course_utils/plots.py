@@ -335,31 +335,6 @@ def heat_map(
     return figure
 
 
-def ranks_before_after(
-    before: Sequence[np.ndarray], after: Sequence[np.ndarray], title: str = "all-reduce"
-) -> Figure:
-    """What each rank holds before and after a collective: a row a rank, a cell a number.
-
-    Arrays are flat. A cell's colours are the ranks whose numbers are in it: all of them where `after` is as
-    long as `before` (a reduction), one where it is longer (a gather).
-    """
-    before, after = ([np.ravel(array) for array in side] for side in (before, after))
-    n, length = len(before), len(before[0])
-    figure, axes = _figure(columns=2, height=0.9 + 0.5 * n, width_ratios=[length, len(after[0])])
-    for rank in range(n):
-        for place, number in enumerate(before[rank]):
-            _cell(axes[0], place, rank, [worker_colour(rank)], f"{number:g}")
-        for place, number in enumerate(after[rank]):
-            owners = range(n) if len(after[rank]) == length else [place // length]
-            _cell(axes[1], place, rank, [worker_colour(owner) for owner in owners], f"{number:g}")
-    for axis, name, wide in ((axes[0], "before", length), (axes[1], f"after {title}", len(after[0]))):
-        axis.set(xlim=(-0.1, wide), ylim=(n, -0.1), title=name, xticks=[], aspect="auto")
-        axis.set_yticks(np.arange(n) + 0.45, [f"rank {rank}" for rank in range(n)])
-        axis.spines[:].set_visible(False)
-        axis.tick_params(length=0)
-    return figure
-
-
 def bytes_against_workers(
     measured: Mapping[str, Mapping[int, float]],
     laws: Mapping[str, Callable[[float], float]] | None = None,

@@ -34,7 +34,6 @@ def pictures():
         "collectives": plots.collectives({"before": ranks, "SUM": [sum(ranks)] * 3}),
         "chunk rounds": plots.chunk_rounds(communication.holdings(communication.ring_all_reduce, 3)),
         "sent by rank": plots.sent_by_rank({"star": [2.0, 1.0, 1.0], "ring": [1.33] * 3}),
-        "ranks": plots.ranks_before_after(ranks, [sum(ranks)] * 3),
         "bytes": plots.bytes_against_workers({"ring": {2: 1e6, 4: 1.5e6}}, {"ring": lambda n: 1e6}),
         "one step": plots.one_step([-1.0, -3.0], [-4.0, -4.0], [0.4, 0.4]),
         "bytes per replica": plots.bytes_per_replica(
@@ -87,7 +86,6 @@ def test_every_picture_is_a_notebook_wide_png(drawn):
         ("collectives", ["before\nshape (4,)", "SUM\nshape (4,)", "replica 2", "30"]),
         ("chunk rounds", ["at the start", "after round 4", "rank 2", "chunk", "numbers of rank 0"]),
         ("sent by rank", ["star", "ring", "rank", "sent (arrays)"]),
-        ("ranks", ["before", "after all-reduce", "rank 2", "30"]),
     ],
 )
 def test_axes_carry_labels_and_units(drawn, name, wanted):
@@ -171,7 +169,7 @@ def test_all_differences_zero_still_draws():
 
 def test_a_gathered_cell_has_the_colour_of_the_rank_it_came_from():
     ranks = [np.array([1, 2]), np.array([3, 4])]
-    figure = plots.ranks_before_after(ranks, [np.concatenate(ranks)] * 2, "all-gather")
+    figure = plots.collectives({"before": ranks, "gather": [np.concatenate(ranks)] * 2})
     cells = [patch.get_facecolor() for patch in figure.axes[1].patches]
     assert cells[0] == cells[1] != cells[2] == cells[3]
 
