@@ -1,5 +1,6 @@
 """`course …` on the command line: thin, over plain functions."""
 
+import math
 from pathlib import Path
 
 import click
@@ -15,13 +16,24 @@ _FOLDER = click.option(
 
 
 class _Course(click.Group):
-    """Turns the course's own errors into a sentence instead of a traceback."""
+    """Turns the course's own errors, and those of the file system, into a sentence instead of a traceback."""
 
     def invoke(self, context):
         try:
             return super().invoke(context)
         except CourseError as error:
             raise click.ClickException(str(error)) from None
+        except BrokenPipeError:  # `course lint | head`: click ends quietly
+            raise
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(f"{where}{error.strerror or error}.") from error
+
+
+def _seconds(_context, _option, value):
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter("a number of seconds is needed.")
+    return value
 
 
 @click.group(cls=_Course, context_settings={"help_option_names": ["-h", "--help"]})
@@ -61,7 +73,7 @@ def lab(options):
 @click.option(
     "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Lessons run side by side."
 )
-@click.option("--time-limit", type=click.FloatRange(1), help="Seconds for each lesson.")
+@click.option("--time-limit", type=click.FloatRange(1), callback=_seconds, help="Seconds for each lesson.")
 @click.option(
     "--save-in", type=click.Path(path_type=Path, file_okay=False), help="Keep the executed notebooks here."
 )
@@ -80,7 +92,7 @@ def run(lessons, profile, jobs, time_limit, save_in, folder):
 @main.command()
 @_LESSONS
 @click.option("--check", is_flag=True, help="Only tell which notebooks differ from their source.")
-@click.option("--time-limit", type=click.FloatRange(1), default=300, show_default=True)
+@click.option("--time-limit", type=click.FloatRange(1), callback=_seconds, default=300, show_default=True)
 @_FOLDER
 def notebooks(lessons, check, time_limit, folder):
     """Build notebooks/NN_name.ipynb with outputs from notebooks/source/NN_name.py."""

@@ -72,6 +72,30 @@ def test_an_unknown_lesson_is_a_sentence_and_no_traceback(folder):
     assert result.output.startswith("Error: There is no lesson '17'.")
 
 
+@pytest.mark.parametrize("command", ["run", "lint", "notebooks"])
+def test_a_folder_without_lessons_is_no_success(command, tmp_path):
+    result = course(command, "--folder", tmp_path)
+    assert result.exit_code == 1
+    assert "There is no lesson in" in result.output and "Traceback" not in result.output
+
+
+def test_an_empty_name_names_no_lesson(folder):
+    assert course("lint", "", "--folder", folder).exit_code == 1
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(folder, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    result = course("run", "90", "--folder", folder, "--save-in", file / "inside")
+    assert result.exit_code == 1
+    assert "Not a directory" in result.output and "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0"])
+def test_a_time_limit_is_a_number_of_seconds(seconds, folder):
+    assert course("run", "--folder", folder, "--time-limit", seconds).exit_code == 2
+
+
 def test_the_table_lists_lessons_in_order_with_time_and_slowest_cell():
     outcomes = [
         run.Outcome("07_b", 12.3, True, 4.5, "notebooks/source/07_b.py:30"),

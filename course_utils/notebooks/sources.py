@@ -80,18 +80,23 @@ class Lesson:
 def find(chosen: tuple[str, ...] = (), folder: Path = FOLDER) -> list[Path]:
     """Sources of the lessons `chosen` by number ("04") or name, in order; all of them for no choice.
 
-    Raises NotebookError when a choice names no lesson.
+    Raises NotebookError when a choice names no lesson, or when there are none at all.
     """
     every = sorted((folder / "source").glob("*.py"))
+    if not every:
+        raise NotebookError(
+            f"There is no lesson in {shown(folder / 'source')}.",
+            expected="files named like 04_loss_scaling.py.",
+            cure="Give --folder the folder that holds `source`, or leave it out.",
+        )
     if not chosen:
         return every
-    found = [[path for path in every if _is_called(path.stem, choice)] for choice in chosen]
+    found = [[path for path in every if choice and _is_called(path.stem, choice)] for choice in chosen]
     for choice, paths in zip(chosen, found, strict=True):
         if not paths:
             raise NotebookError(
                 f"There is no lesson {choice!r}.",
-                expected="one of "
-                + (", ".join(path.stem for path in every) or "none: there is no source yet"),
+                expected=f"one of {', '.join(path.stem for path in every)}.",
                 cure="Give a lesson's number, as in `course run 04`.",
             )
     return sorted({path for paths in found for path in paths})
