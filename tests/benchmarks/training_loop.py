@@ -7,10 +7,11 @@ tests.benchmarks.training_loop SIDE SEED` starts.
 """
 
 import json
-import os
 import statistics
 import subprocess
 import sys
+
+from course_utils import datasets
 
 from .measure import console, in_turn, print_ratios
 
@@ -62,7 +63,7 @@ def _train_as_lesson_05(dtype, seed):
 
     import tensorflow as tf
 
-    from course_utils import datasets, devices, models, training
+    from course_utils import devices, models, training
 
     data = datasets.fashion_mnist()
     strategy = devices.mirrored(2)
@@ -86,7 +87,6 @@ def _train_as_lesson_05(dtype, seed):
 def _in_own_process(side, seed):
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.training_loop", side, str(seed)],
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
         stdout=subprocess.PIPE,
         text=True,
         timeout=LIMIT,
