@@ -11,6 +11,15 @@ _LIBRARIES = tuple(
     {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
 _OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+# An eager collective waits below TensorFlow in one of these: one thread a device.
+_WAITING = tuple(
+    os.path.join(os.path.realpath(sysconfig.get_path("stdlib")), name)
+    for name in ("threading.py", "queue.py", "multiprocessing", "concurrent")
+)
+EVERYONE_MEETS = (
+    "Every worker must take part in each collective, equally often and in the same order: steps, reduce, and "
+    "reading a metric."
+)
 
 
 def death(worker) -> str:
@@ -109,8 +118,10 @@ def _is_library(file: str) -> bool:
 
 
 def in_tensorflow(stack) -> bool:
-    """Whether the innermost Python frame is TensorFlow's."""
-    return bool(stack) and f"{os.sep}tensorflow{os.sep}" in stack[-1][0]
+    """Whether the innermost Python frame is TensorFlow's, apart from what Python itself waits with."""
+    files = [frame[0] for frame in reversed(stack or [])]
+    inner = next((file for file in files if not os.path.realpath(file).startswith(_WAITING)), "")
+    return f"{os.sep}tensorflow{os.sep}" in inner
 
 
 def stack_text(stack) -> str:

@@ -208,8 +208,7 @@ class Run:
             )
 
     def _judge_stuck(self) -> None:
-        running = [w for w in self._needed() if not w.finished]
-        left = [w for w in self._needed() if w.finished and "connected" in w.stages]
+        left, running = self._left_and_running()
         if not left or not running or not all("connected" in w.stages for w in running):
             return
         if all([w.idle.seconds(w.process.pid) > STUCK_AFTER for w in running]):
@@ -219,6 +218,11 @@ class Run:
             for worker in running:
                 worker.idle = diagnosis.Idle()
 
+    def _left_and_running(self) -> tuple[list[Worker], list[Worker]]:
+        """Those that joined and have returned, and those that run."""
+        left = [w for w in self._needed() if w.finished and "connected" in w.stages]
+        return left, [w for w in self._needed() if not w.finished]
+
     def _judge_time(self) -> None:
         started = [w.stages["start"] for w in self.workers if "start" in w.stages]
         if len(started) == len(self.workers) and self._now() - max(started) > self.timeout:
@@ -226,7 +230,10 @@ class Run:
             raise self._timeout(f"The cluster did not finish within {self.timeout:g} s: ")
 
     def _timeout(self, seen: str) -> ClusterTimeout:
-        error = ClusterTimeout(seen + diagnosis.waits(self.workers), cure=self._where_logs())
+        left, running = self._left_and_running()
+        alone = left and any(diagnosis.in_tensorflow(w.stack) for w in running)
+        cure = f"{diagnosis.EVERYONE_MEETS} {self._where_logs()}" if alone else self._where_logs()
+        error = ClusterTimeout(seen + diagnosis.waits(self.workers), cure=cure)
         error.stacks = {w.name: diagnosis.stack_text(w.stack) for w in self.workers if w.stack}
         return error
 

@@ -195,6 +195,28 @@ def test_a_worker_that_ends_early_is_named_with_those_that_still_wait():
     assert "total = step()" in caught.value.stacks["worker 0"]
 
 
+def test_who_reads_a_metric_alone_is_told_so_and_what_to_do():
+    with pytest.raises(ClusterTimeout) as caught:
+        LocalCluster(2, **QUIET).run(jobs.read_metric_alone, "worker 0")
+    assert "Worker 1 ended after" in caught.value.seen
+    assert "worker 0 waits in read_metric_alone" in caught.value.seen and "mean.result()" in caught.value.seen
+    assert "worker 1 has finished" in caught.value.seen
+    assert "Every worker must take part in each collective" in caught.value.cure
+
+
+def test_a_stack_waits_in_tensorflow_only_where_tensorflow_waits():
+    import multiprocessing.pool
+
+    from course_utils.cluster.diagnosis import in_tensorflow
+
+    mine, python = ("/home/me/train.py", 1, "train", ""), (threading.__file__, 1, "wait", "")
+    tensorflow = ("/x/site-packages/tensorflow/python/ops.py", 1, "run", "")
+    mapped = (multiprocessing.pool.__file__, 1, "map", "")
+    assert in_tensorflow([mine, tensorflow]) and in_tensorflow([mine, tensorflow, mapped, python])
+    assert not in_tensorflow([tensorflow, mine]) and not in_tensorflow([tensorflow, mine, python])
+    assert not in_tensorflow([python]) and not in_tensorflow([]) and not in_tensorflow(None)
+
+
 def test_a_worker_that_never_joins_is_named_at_once():
     with pytest.raises(WorkerDied, match="Worker 0 ended without making a strategy; worker 1 would wait"):
         LocalCluster(2, **QUIET).run(jobs.join_unless, "worker 0")
