@@ -2,7 +2,10 @@
 
 import contextlib
 import io
+import itertools
 import random as python_random
+import re
+from unittest import mock
 
 import numpy as np
 
@@ -284,53 +287,130 @@ MASK_SEED = Exercise(
 # --- 09.run_epoch: print on one worker only -----------------------------------------------------------
 
 TAKEN = "steps, by worker"
-READ = "readings of the metric, by worker"
+GIVEN = "what the steps got, by worker"
+MEETINGS = "steps and readings, in their order"
 LINES = "lines printed, by worker"
-SHOWN = "the line has the accuracy"
+SHOWN = "the accuracy in the line"
+EACH_ONCE, ALIKE, AT_THE_END, NO_VALUE = (
+    "each batch once",
+    "the same on all workers",
+    "after all steps",
+    "none",
+)
 WORKERS = 3
 
 
 def epochs(random):
+    """Accuracies rise from step to step; the last differs from all others even when rounded to 0.1."""
+    counts = random.choice(np.arange(3, 9), 2, replace=False)
     return [
-        {"about": f"{n} batches on {WORKERS} workers", "batches": int(n), "accuracy": accuracy}
-        for n, accuracy in zip(random.choice(np.arange(2, 9), 2, replace=False), (0.75, 0.25), strict=True)
+        {
+            "about": f"{n} batches on {WORKERS} workers",
+            "batches": random.choice(np.arange(100, 1000), n, replace=False).tolist(),
+            "accuracies": [
+                0,
+                *sorted(random.choice(np.arange(11, 55), n - 1, replace=False) / 100),
+                last / 100,
+            ],
+        }
+        for n, last in zip(counts, (random.integers(61, 75), random.integers(81, 95)), strict=True)
     ]
 
 
-class Metric:
-    """A distributed metric as one worker sees it: reading is a meeting of all workers, so it is counted."""
+class Worker:
+    """One worker: what it does that all must do together, in its order, and what it prints."""
 
-    def __init__(self, value):
-        self.value, self.readings = value, 0
+    def __init__(self, case):
+        self.case, self.events, self.printed = case, [], io.StringIO()
+
+    @property
+    def given(self):
+        return [event for event in self.events if event is not READING]
+
+    def step(self, batch):
+        self.events.append(int(batch) if np.ndim(batch) == 0 and batch in self.case["batches"] else -1)
 
     def result(self):
-        self.readings += 1
-        return np.float32(self.value)
+        """The metric, after the steps so far: reading it is a meeting of all workers."""
+        self.events.append(READING)
+        accuracies = self.case["accuracies"]
+        return tf.constant(accuracies[min(len(self.given), len(accuracies) - 1)], tf.float32)
+
+    def print(self, *values, sep=" ", end="\n", **_):
+        """In the place of `tf.print`, which writes past Python's own streams."""
+        values = [value.numpy() if hasattr(value, "numpy") else value for value in values]
+        print(*values, sep=sep, end=end, file=self.printed)
+
+
+READING = "reading"
 
 
 def observe_run_epoch(answer, case):
-    """The answer on each worker in turn, with what a real cluster would count: steps, readings, lines."""
+    """The answer on each worker in turn, with what a real cluster would notice."""
     workers = [one_worker(answer, case, is_chief=index == 0) for index in range(WORKERS)]
-    steps, readings, texts = zip(*workers, strict=True)
-    percent = str(round(100 * case["accuracy"]))
+    texts = [worker.printed.getvalue().strip() for worker in workers]
+    orders = [in_words(worker.events) for worker in workers]
+    alike = all(worker.events.count(READING) for worker in workers) and len(set(orders)) == 1
     return {
-        TAKEN: list(steps),
-        READ: "equally many" if len(set(readings)) == 1 and readings[0] else list(readings),
+        TAKEN: [len(worker.given) for worker in workers],
+        GIVEN: [what_was_given(worker.given, case["batches"]) for worker in workers],
+        MEETINGS: ALIKE if alike else orders,
         LINES: [len(text.split("\n")) if text else 0 for text in texts],
-        SHOWN: any(percent in text for text in texts),
+        SHOWN: when_read("\n".join(texts), case["accuracies"]),
     }
 
 
 def one_worker(answer, case, is_chief):
-    """(steps, readings, what was printed) of one worker."""
-    taken, metric, printed = [], Metric(case["accuracy"]), io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        answer(list(range(case["batches"])), taken.append, metric, is_chief)
-    return len(taken), metric.readings, printed.getvalue().strip()
+    worker = Worker(case)
+    with contextlib.redirect_stdout(worker.printed), mock.patch("tensorflow.print", worker.print):
+        answer(list(case["batches"]), worker.step, worker, is_chief)
+    return worker
+
+
+def in_words(events):
+    """Such as "5 steps, reading"."""
+    runs = [(kind, len(list(run))) for kind, run in itertools.groupby(e is READING for e in events)]
+    words = [
+        (READING if n == 1 else f"{n} readings") if reads else f"{n} step{'s' * (n > 1)}" for reads, n in runs
+    ]
+    return ", ".join(words) or "nothing"
+
+
+def what_was_given(given, batches):
+    if sorted(given) == sorted(batches):
+        return EACH_ONCE
+    if -1 in given:
+        return "something that is no batch"
+    if len(given) > 1 and len(set(given)) == 1:
+        return f"{len(given)} times batch {batches.index(given[0])}"
+    return "some batches more than once" if len(set(given)) < len(given) else "not all batches"
+
+
+def when_read(text, accuracies):
+    """After how many steps the metric had the value that is printed, as a fraction or in per cent."""
+    numbers = [(float(found[0]), len(found[1] or "")) for found in NUMBER.finditer(text)]
+    for steps in reversed(range(len(accuracies))):
+        if any(is_rounded(accuracies[steps], *number) for number in numbers):
+            return AT_THE_END if steps == len(accuracies) - 1 else f"after {steps} steps"
+    return NO_VALUE
+
+
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.(\d+))?")
+
+
+def is_rounded(value, number, decimals):
+    close = 0.5 * 10**-decimals + 1e-5
+    return (decimals > 0 and abs(number - value) < close) or abs(number - 100 * value) < close
 
 
 def expected_run_epoch(case):
-    return {TAKEN: [case["batches"]] * WORKERS, READ: "equally many", LINES: [1, 0, 0], SHOWN: True}
+    return {
+        TAKEN: [len(case["batches"])] * WORKERS,
+        GIVEN: [EACH_ONCE] * WORKERS,
+        MEETINGS: ALIKE,
+        LINES: [1, 0, 0],
+        SHOWN: AT_THE_END,
+    }
 
 
 def reads_on_the_chief(batches, step, accuracy, is_chief):
@@ -391,10 +471,87 @@ def line_a_step(batches, step, accuracy, is_chief):
             print("accuracy", value)
 
 
+def reads_first(batches, step, accuracy, is_chief):
+    value = accuracy.result()
+    for batch in batches:
+        step(batch)
+    if is_chief:
+        print("accuracy", value)
+
+
+def reads_before_the_last_step(batches, step, accuracy, is_chief):
+    for batch in batches:
+        value = accuracy.result()
+        step(batch)
+    if is_chief:
+        print("accuracy", value)
+
+
+def others_read_first(batches, step, accuracy, is_chief):
+    value = None if is_chief else accuracy.result()
+    for batch in batches:
+        step(batch)
+    if is_chief:
+        value = accuracy.result()
+        print("accuracy", value)
+
+
+def others_read_in_between(batches, step, accuracy, is_chief):
+    for i, batch in enumerate(batches):
+        step(batch)
+        if i == 1 and not is_chief:
+            accuracy.result()
+    if is_chief:
+        print("accuracy", accuracy.result())
+
+
+def steps_with(batch_of, text=None):
+    """Right but for what each step is given, and perhaps for what is printed."""
+
+    def run_epoch(batches, step, accuracy, is_chief):
+        for i in range(len(batches)):
+            step(batch_of(batches, i))
+        value = accuracy.result()
+        if is_chief:
+            print("accuracy", value if text is None else text)
+
+    return run_epoch
+
+
 def in_percent(batches, step, accuracy, is_chief):
     list(map(step, batches))
     text = f"accuracy {float(accuracy.result()):.0%}"
     is_chief and print(text)
+
+
+def by_tensorflow(batches, step, accuracy, is_chief):
+    for batch in reversed(batches):
+        step(batch)
+    value = accuracy.result()
+    if is_chief:
+        tf.print("accuracy:", value)
+
+
+def rounded_to_a_tenth(batches, step, accuracy, is_chief):
+    """Reads after every step: slow, yet all meet, and the last value is printed."""
+    for batch in batches:
+        step(batch)
+        value = accuracy.result().numpy()
+    if is_chief:
+        print(f"after {len(batches)} batches: {value:.1f}")
+
+
+def meet_in_another_order(seen):
+    """As many steps and readings on every worker, with the right batches, but not in one order."""
+    orders = seen[MEETINGS]
+    counts = {tuple(how_many(order, what) for what in ("step", READING)) for order in orders}
+    return orders != ALIKE and len(counts) == 1 and seen[GIVEN] == [EACH_ONCE] * WORKERS
+
+
+def how_many(order, what):
+    """Of what `in_words` wrote, how many steps or readings."""
+    parts = [part for part in order.split(", ") if what in part]
+    return sum(int(part.split()[0]) if part[0].isdigit() else 1 for part in parts)
 
 
 RUN_EPOCH = Exercise(
@@ -426,6 +583,59 @@ RUN_EPOCH = Exercise(
             went_wrong="Workers 1 and 2 return at once and take no step. The chief's first step is an "
             "all-reduce, and waits for them for ever.",
             try_this="All workers train; only the printing is the chief's alone.",
+        ),
+        Mistake(
+            "the workers meet in another order",
+            others_read_first,
+            went_wrong=lambda case, seen, expected: (
+                f"The chief does: {seen[MEETINGS][0]}; worker 1: {seen[MEETINGS][1]}. As often, but in "
+                "another order: one waits in a step while the other waits in a reading. A dead-lock."
+            ),
+            try_this="Let all run the very same lines; only the printing belongs inside the `if`.",
+            variants=[others_read_in_between],
+            recognises=lambda cases, seen, expected: all(meet_in_another_order(one) for one in seen),
+        ),
+        Mistake(
+            "read before the last step",
+            reads_first,
+            went_wrong=lambda case, seen, expected: (
+                f"The line has the accuracy {seen[SHOWN]}, and the epoch has {len(case['batches'])}. What "
+                "was read once does not change any more."
+            ),
+            try_this="Call `accuracy.result()` after the loop.",
+            variants=[reads_before_the_last_step],
+        ),
+        Mistake(
+            "one batch again and again",
+            steps_with(lambda batches, i: batches[0]),
+            went_wrong=lambda case, seen, expected: (
+                f"The steps of the chief got {seen[GIVEN][0]}: the other batches are never trained on."
+            ),
+            try_this="`for batch in batches: step(batch)`",
+            variants=[steps_with(lambda batches, i: batches[-1])],
+        ),
+        Mistake(
+            "a number instead of a batch",
+            steps_with(lambda batches, i: i),
+            went_wrong="`step` wants a batch, and got something else: the number of the batch, or all of "
+            "them at once.",
+            try_this="`for batch in batches: step(batch)`",
+            variants=[steps_with(lambda batches, i: i + 1), steps_with(lambda batches, i: batches)],
+        ),
+        Mistake(
+            "no accuracy in the line",
+            steps_with(lambda batches, i: batches[i], text=0.99),
+            went_wrong="All workers meet as they should, and the chief prints a line. But the number that "
+            "`accuracy.result()` gave is not in it.",
+            try_this="Keep what you read in a variable and print that.",
+            variants=[
+                steps_with(lambda batches, i: batches[i], text="done"),
+                steps_with(lambda batches, i: batches[i], text=0.7),
+            ],
+            recognises=lambda cases, seen, expected: (
+                all({**one, SHOWN: AT_THE_END} == e for one, e in zip(seen, expected, strict=True))
+                and any(one[SHOWN] == NO_VALUE for one in seen)
+            ),
         ),
         Mistake(
             "unequal steps",
@@ -461,7 +671,7 @@ RUN_EPOCH = Exercise(
             try_this="Read and print after the loop, once.",
         ),
     ],
-    also_right=[in_percent],
+    also_right=[in_percent, by_tensorflow, rounded_to_a_tenth],
 )
 
 EXERCISES = [BATCH_NORM, MASK_SEED, RUN_EPOCH]
