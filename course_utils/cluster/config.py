@@ -8,9 +8,10 @@ the cure. Nothing in this module needs TensorFlow.
 import ast
 import ipaddress
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from course_utils.cluster.words import a_type
 from course_utils.errors import ConfigError
 
 # The order in which tasks are listed everywhere: the chief leads, the others follow.
@@ -112,19 +113,30 @@ class ClusterConfig:
         return cls(**_read(text, "This process").cluster)
 
 
-def check_tf_configs(texts: Sequence[str | None]) -> None:
+def check_tf_configs(texts: Iterable[str | None]) -> None:
     """None when these TF_CONFIG texts make a cluster; ConfigError that names the mistake otherwise.
 
     One text a process, None for a process without. Each is looked at by itself first, then all together. The
     rules are those of TensorFlow's TFConfigClusterResolver and MultiWorkerMirroredStrategy, and of networks.
     """
-    if isinstance(texts, str):
-        raise ConfigError("check_tf_configs got one text.", expected="a list with one text for each process.")
-    if not texts:
-        raise ConfigError("There is no process at all: the list of configurations is empty.")
+    texts = texts_of("check_tf_configs", texts)
     processes = [_read(text, f"Process {number}") for number, text in enumerate(texts)]
     _check_same_cluster(processes)
     _check_every_task_once(processes)
+
+
+def texts_of(function: str, texts: Iterable[str | None]) -> list[str | None]:
+    """The configurations that `function` was given as a list; ConfigError where it was given none."""
+    if isinstance(texts, (str, bytes, dict)) or not isinstance(texts, Iterable):
+        got = "one text" if isinstance(texts, str) else a_type(texts)
+        raise ConfigError(f"{function} got {got}.", expected="a list with one text for each process.")
+    texts = list(texts)
+    if not texts:
+        raise ConfigError(
+            "There is no process at all: the list of configurations is empty.",
+            expected="one text for each process.",
+        )
+    return texts
 
 
 def task_of(text: str | None, number: int = 0) -> Task:

@@ -6,6 +6,9 @@ import sysconfig
 import time
 
 from course_utils.cluster import cells
+from course_utils.cluster.words import shortened
+
+LONGEST_HEADLINE = 400  # characters of an exception's message in a sentence; the traceback has it whole
 
 _LIBRARIES = tuple(
     {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -42,7 +45,8 @@ def likely_cause_of_death(worker) -> str:
 
 def what_it_raised(worker) -> str:
     """The exception of a worker in one line."""
-    kind, message = worker.error.kind, _headline(worker.error.message)
+    kind = worker.error.kind
+    message = shortened(_headline(worker.error.message), LONGEST_HEADLINE)
     if kind == "SystemExit":
         return f"{worker.name.capitalize()} called {message}."
     return f"{worker.name.capitalize()} raised {kind}{': ' if message else ''}{message}."

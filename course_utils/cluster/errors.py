@@ -1,6 +1,9 @@
 """What can go wrong while a cluster runs. A wrong configuration is a `ConfigError` and starts nothing."""
 
+from course_utils.cluster.words import shortened
 from course_utils.errors import ClusterError, CourseError
+
+LONGEST_TRACEBACK = 20_000  # characters that are shown; `remote_traceback` has all
 
 
 class WorkerError(ClusterError):
@@ -15,9 +18,8 @@ class WorkerError(ClusterError):
     remote_traceback: str = ""
 
     def __str__(self) -> str:
-        return (
-            f"{super().__str__()}\n\n{self.remote_traceback}" if self.remote_traceback else super().__str__()
-        )
+        trace = shortened(self.remote_traceback, LONGEST_TRACEBACK)
+        return f"{super().__str__()}\n\n{trace}" if trace else super().__str__()
 
     def __reduce__(self):
         return _rebuild, (super().__reduce__(), self.task, self.remote_traceback, self.original)
@@ -25,7 +27,7 @@ class WorkerError(ClusterError):
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: the worker's traceback, not the machinery that brought it here."""
         return [
-            *self.remote_traceback.rstrip().splitlines(),
+            *shortened(self.remote_traceback.rstrip(), LONGEST_TRACEBACK).splitlines(),
             "",
             f"{type(self).__name__}: {super().__str__()}",
         ]

@@ -1,17 +1,21 @@
 """A real cluster on this machine: one process a task, real gRPC, real collectives, up in about a second."""
 
 import contextlib
+import numbers
+import operator
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from course_utils.cluster import cells, errors, output, pool, ports, travel
-from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs, task_of
+from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs, task_of, texts_of
 from course_utils.cluster.supervisor import Run, Worker
+from course_utils.cluster.words import a_type
 from course_utils.cluster.worker import IN_WORKER, Job
 from course_utils.errors import ClusterError, ConfigError, CourseError
 
@@ -47,13 +51,14 @@ class LocalCluster:
         env: dict[str, str] | None = None,
         check: bool = True,
     ):
-        self.workers = _whole("workers", workers, 0 if chief else 1)
+        self.chief, self.evaluator = _yes_or_no("chief", chief), _yes_or_no("evaluator", evaluator)
+        self.workers = _whole("workers", workers, 0 if self.chief else 1)
         self.devices_per_worker = _whole("devices_per_worker", devices_per_worker, 1)
-        self.timeout = timeout
-        self.chief, self.ps, self.evaluator = bool(chief), _whole("ps", ps, 0), bool(evaluator)
+        self.ps = _whole("ps", ps, 0)
+        self.timeout = _seconds(timeout)
         self.output = _one_of("output", output, ("lines", "columns", "quiet"))
         self.start_method = _one_of("start_method", start_method or pool.default_method(), ("fork", "spawn"))
-        self.log_dir, self.env, self.check = log_dir, dict(env or {}), check
+        self.log_dir, self.env, self.check = _path(log_dir), _variables(env), _yes_or_no("check", check)
         self.configs: list[str] = []
         self.logs: list[str] = []
         self.timeline: list[list[tuple[str, float]]] = []
@@ -75,7 +80,7 @@ class LocalCluster:
             pool.the_pool(self._log_level())
         return self
 
-    def run(self, fn: Callable, *args, **kwargs) -> list:
+    def run(self, fn: Callable, /, *args, **kwargs) -> list:
         """What `fn(*args, **kwargs)` returned on each task, chief first; tensors become NumPy arrays.
 
         `fn` starts as a script would: TF_CONFIG is set, nothing of TensorFlow is in use, it makes its own
@@ -91,17 +96,18 @@ class LocalCluster:
             for port in held:
                 port.release()
 
-    def run_with(self, configs: Sequence[str | None], fn: Callable, *args, **kwargs) -> list:
+    def run_with(self, configs: Iterable[str | None], fn: Callable, /, *args, **kwargs) -> list:
         """The same with TF_CONFIG texts of your own, one a process; None leaves it unset.
 
         They are checked first; ConfigError says what could not work.
         """
         try:
+            configs = texts_of("run_with", configs)
             if self.check:
                 check_tf_configs(configs)
                 _check_here(configs)
             held = [ports.take(_port_of(text, task_of(text))) for text in configs]
-            return self._run(list(configs), held, fn, args, kwargs)
+            return self._run(configs, held, fn, args, kwargs)
         except CourseError as error:
             raise errors.plain(error) from None
 
@@ -115,13 +121,15 @@ class LocalCluster:
 
     def _run(self, configs: list[str | None], held: list, fn: Callable, args: tuple, kwargs: dict) -> list:
         _refuse_nesting()
+        _refuse_lost_directory()
         _refuse_stale_tf_config()
         _refuse_called(fn)
         payload = travel.pack_call(fn, args, kwargs)
         self.warm_up()
         self.configs, self.logs, self.timeline = configs, [], []
+        base = _base(self.log_dir)
         folder = _new_folder()
-        kept = _base(self.log_dir) / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{folder.name[-4:]}"
+        kept = base / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{folder.name[-4:]}"
         (folder / "payload.pickle").write_bytes(payload)
         workers = self._make_workers(configs, held, folder)
         screen = output.make_display(self.output, [worker.name for worker in workers])
@@ -178,10 +186,20 @@ def _refuse_nesting() -> None:
         )
 
 
+def _refuse_lost_directory() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise ClusterError(
+            "The folder in which this process works has been deleted, and the workers would start there.",
+            cure="Go to one that exists with os.chdir(…), or restart the kernel.",
+        ) from None
+
+
 def _refuse_called(fn) -> None:
     if not callable(fn):
         raise ConfigError(
-            f"run got {'nothing' if fn is None else f'a {type(fn).__name__}'} where it needs a function.",
+            f"run got {'nothing' if fn is None else a_type(fn)} where it needs a function.",
             cause="the function was called in this process already: run(train()).",
             cure="Write run(train), and its arguments after it.",
         )
@@ -239,14 +257,32 @@ def _new_folder() -> Path:
 
 
 def _base(log_dir) -> Path:
-    """The folder under which logs are kept."""
-    return Path(log_dir or (RUNS if os.access(".", os.W_OK) else Path(tempfile.gettempdir()) / RUNS))
+    """The folder under which logs are kept, made if the caller has named it."""
+    if not log_dir:
+        return RUNS if _can_make(RUNS) else Path(tempfile.gettempdir()) / RUNS
+    try:
+        Path(log_dir).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"The folder for logs, log_dir={str(log_dir)!r}, cannot be made: {error.strerror}.",
+            cure="Name a folder that you may write to, or leave log_dir out.",
+        ) from None
+    return Path(log_dir)
+
+
+def _can_make(folder: Path) -> bool:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    return there.is_dir() and os.access(there, os.W_OK)
 
 
 def _owner_is_gone(folder: Path) -> bool:
     import psutil
 
-    return not psutil.pid_exists(int(folder.name.split("-")[2]))
+    ours = _RUN_FOLDER.fullmatch(folder.name)
+    return bool(ours) and not psutil.pid_exists(int(ours[1]))
+
+
+_RUN_FOLDER = re.compile(r"course-run-([1-9]\d{0,8})-[a-z0-9_]{8}")  # as `_new_folder` names them
 
 
 def _keep(folder: Path, kept: Path) -> None:
@@ -268,11 +304,50 @@ def _cores() -> int:
 
 
 def _whole(name: str, value, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    with contextlib.suppress(TypeError):
+        if not isinstance(value, bool) and (number := operator.index(value)) >= least:
+            return number
+    raise ConfigError(f"LocalCluster({name}={value!r}) cannot be.", expected=f"a whole number from {least}.")
+
+
+def _seconds(value) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not value > 0:
         raise ConfigError(
-            f"LocalCluster({name}={value!r}) cannot be.", expected=f"a whole number from {least}."
+            f"LocalCluster(timeout={value!r}) cannot be.", expected="a number of seconds greater than 0."
         )
     return value
+
+
+def _yes_or_no(name: str, value) -> bool:
+    if type(value).__name__ not in ("bool", "bool_"):  # Python's or NumPy's
+        raise ConfigError(f"LocalCluster({name}={value!r}) cannot be.", expected="True or False.")
+    return bool(value)
+
+
+def _path(value) -> str | os.PathLike | None:
+    if not isinstance(value, (str, os.PathLike, type(None))):
+        raise ConfigError(f"LocalCluster(log_dir={value!r}) cannot be.", expected="the path of a folder.")
+    return value
+
+
+def _variables(env) -> dict[str, str]:
+    """Environment variables, of which the system takes texts only."""
+    if not isinstance(env, (Mapping, type(None))):
+        raise ConfigError(
+            f"LocalCluster(env=…) got {a_type(env)}.", expected='a dictionary such as {"NAME": "value"}.'
+        )
+    for name, value in (env or {}).items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise ConfigError(
+                f"LocalCluster(env=…) has {name!r} as the name of a variable.", expected='a text without "=".'
+            )
+        if not isinstance(value, str) or "\0" in value:
+            raise ConfigError(
+                f"LocalCluster(env=…) gives {name} the value {value!r}, which is {a_type(value)}.",
+                expected="a text.",
+                cure=f'Write env={{"{name}": "{value}"}}.' if isinstance(value, (int, float)) else "",
+            )
+    return dict(env or {})
 
 
 def _one_of(name: str, value, allowed: tuple):

@@ -12,6 +12,7 @@ The value of the last line is shown, as a cell's is.
 
 import argparse
 import ast
+import contextlib
 import itertools
 import linecache
 import shlex
@@ -90,7 +91,7 @@ def _parse(line: str) -> argparse.Namespace:
     parser = _Parser(prog="%%workers", add_help=False)
     parser.add_argument("workers", type=_at_least_one, nargs="?", default=2)
     parser.add_argument("--devices", type=_at_least_one, default=1)
-    parser.add_argument("--timeout", type=float, default=120)
+    parser.add_argument("--timeout", type=_seconds, default=120)
     parser.add_argument("--chief", action="store_true")
     parser.add_argument("--output", choices=("columns", "lines", "quiet"), default="columns")
     parser.add_argument("--get", type=_names, action="extend", default=[], metavar="NAME,…")
@@ -102,9 +103,16 @@ def _parse(line: str) -> argparse.Namespace:
 
 
 def _at_least_one(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if (seconds := float(text)) > 0:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds greater than 0")
 
 
 def _names(text: str) -> list[str]:

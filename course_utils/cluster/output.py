@@ -28,15 +28,16 @@ class Log:
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
         self.dropped = 0  # bytes of the file that were let go
         self._position, self._partial = 0, b""
+        # Both stay open: a worker may delete the file.
         # Append mode: the file may be cut short while the worker writes.
         self.file = open(path, "ab", buffering=0)  # noqa: SIM115 (closed by `close`)
+        self._reader = open(path, "rb")  # noqa: SIM115
 
     def read(self, last: bool = False) -> list[str]:
         """The lines that were completed since the last call; at the `last`, also one without its end."""
-        with open(self.path, "rb") as file:
-            file.seek(self._position)
-            data = self._partial + file.read(LOG_LIMIT)
-            self._position = file.tell()
+        self._reader.seek(self._position)
+        data = self._partial + self._reader.read(LOG_LIMIT)
+        self._position = self._reader.tell()
         *whole, self._partial = data.split(b"\n")
         if (last and self._partial) or len(self._partial) > LINE_LIMIT:
             whole.append(self._partial)
@@ -58,6 +59,7 @@ class Log:
 
     def close(self) -> None:
         self.file.close()
+        self._reader.close()
 
 
 def _final_text(line: bytes) -> str:
@@ -90,7 +92,9 @@ class Lines:
             if self.shown[number] <= SHOWN_LINES:
                 print(f"[{self.names[number]}] {line}")
             elif self.shown[number] == SHOWN_LINES + 1:
-                print(f"[{self.names[number]}] … more than {SHOWN_LINES} lines; the rest is in cluster.logs")
+                print(
+                    f"[{self.names[number]}] … more than {SHOWN_LINES} lines; LocalCluster(…).logs has more"
+                )
 
     def close(self) -> None:
         sys.stdout.flush()

@@ -14,7 +14,7 @@ from course_utils.cluster.errors import ClusterTimeout, WorkerDied, WorkerError
 from course_utils.cluster.output import Log
 from course_utils.cluster.pool import END_DEADLINE
 from course_utils.cluster.worker import Job, RemoteError
-from course_utils.errors import CourseError
+from course_utils.errors import ClusterError, CourseError
 
 TICK = 0.02  # seconds between two looks at output, processes and ports
 START_DEADLINE = 120  # seconds from the process to the function: an import of TensorFlow where it is spawned
@@ -254,20 +254,24 @@ class Run:
         error = WorkerError(
             diagnosis.what_it_raised(worker),
             cause=cause,
-            cure=self._where_logs(),
+            cure=f"The workers' output is kept in {self.kept}.",
         )
         error.task, error.remote_traceback = worker.name, cells.readable(remote.traceback)
-        error.original = pickle.loads(remote.pickled) if remote.pickled else None
+        with contextlib.suppress(Exception):  # what cannot be put together again here stays None
+            error.original = pickle.loads(remote.pickled) if remote.pickled else None
         return error
 
     def _where_logs(self) -> str:
-        return f"Read cluster.logs, or the files in {self.kept}."
+        return f"Read the workers' output, kept in {self.kept}."
 
     def _result(self, worker: Worker):
         if worker.result is None:
             return None
-        with open(worker.result, "rb") as file:
-            return travel.unpack_result(file.read(), worker.name)
+        try:
+            data = Path(worker.result).read_bytes()
+        except OSError as error:
+            raise ClusterError(f"What {worker.name} returned cannot be read: {error}.") from None
+        return travel.unpack_result(data, worker.name)
 
     def _end(self) -> None:
         """No process, no port, no open file."""

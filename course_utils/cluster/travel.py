@@ -10,6 +10,7 @@ import types
 
 import cloudpickle
 
+from course_utils.cluster.words import a_type
 from course_utils.errors import ClusterError
 
 
@@ -27,7 +28,7 @@ def pack_result(result, task: str) -> bytes:
         return _pack(_ResultPickler, result)
     except Exception as error:
         raise ClusterError(
-            f"{task.capitalize()} returned a {type(result).__name__}, which cannot travel between processes: "
+            f"{task.capitalize()} returned {a_type(result)}, which cannot travel between processes: "
             f"{_first_line(error)}.",
             cure="Return numbers, texts, NumPy arrays, or lists and dictionaries of them.",
         ) from None
@@ -108,7 +109,7 @@ def _culprit(function, args: tuple, kwargs: dict) -> str:
         try:
             cloudpickle.dumps(value)
         except Exception:
-            label = f"{name} of {getattr(function, '__name__', 'the function')} (a {type(value).__name__})"
+            label = f"{name} of {getattr(function, '__name__', 'the function')} ({a_type(value)})"
             return label[0].upper() + label[1:]
     return ""
 

@@ -173,7 +173,9 @@ def _prepare(job: Job, caller: Caller) -> None:
 def _unpack(job: Job):
     from course_utils.cluster import probes
 
-    function, args, kwargs = pickle.loads(Path(job.folder, "payload.pickle").read_bytes())
+    with _folder_of_run(job):
+        payload = Path(job.folder, "payload.pickle").read_bytes()
+    function, args, kwargs = pickle.loads(payload)
     probes.check_untouched(job.task, function)
     return function, args, kwargs
 
@@ -183,8 +185,21 @@ def _send_result(result, job: Job, caller: Caller) -> None:
 
     data = travel.pack_result(result, job.task)
     path = Path(job.folder, f"result-{os.getpid()}.pickle")
-    path.write_bytes(data)
+    with _folder_of_run(job):
+        path.write_bytes(data)
     caller.send("result", str(path))
+
+
+@contextlib.contextmanager
+def _folder_of_run(job: Job):
+    try:
+        yield
+    except OSError as error:
+        raise ClusterError(
+            f"{job.task[0].upper()}{job.task[1:]} cannot use the folder of this run, {job.folder}: "
+            f"{error.strerror}.",
+            cause="the disk is full, or the function or another program has deleted the folder.",
+        ) from None
 
 
 def _send_exit(error: SystemExit, job: Job, caller: Caller) -> None:
@@ -202,12 +217,20 @@ def describe_error(error: BaseException) -> RemoteError:
     pickled = _pickled(error.with_traceback(None))
     return RemoteError(
         kind=type(error).__name__,
-        message=str(error),
+        message=_message(error),
         traceback=_OUR_NODES.sub("", text),
         pickled=pickled,
         consequence=_is_consequence(error),
         ours=isinstance(error, (ClusterError, ConfigError)) and pickled is not None,
     )
+
+
+def _message(error: BaseException) -> str:
+    """What the exception says; nothing where that raises itself."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def _pickled(error: BaseException) -> bytes | None:
@@ -252,7 +275,7 @@ def _is_consequence(error: BaseException) -> bool:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if kinds & set(_GONE):
         return True
-    return "OpError" in kinds and any(word in str(error).lower() for word in _GONE_WORDS)
+    return "OpError" in kinds and any(word in _message(error).lower() for word in _GONE_WORDS)
 
 
 def _flush() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+from pathlib import Path
 
 import cluster_jobs as jobs
 import numpy as np
@@ -120,7 +121,7 @@ def test_an_exception_arrives_with_its_own_traceback_and_source_line(tmp_path):
     assert 'raise ValueError("my own mistake")' in error.remote_traceback
     assert "course_utils" not in error.remote_traceback
     (kept,) = tmp_path.iterdir()
-    assert str(kept) in str(error)
+    assert str(kept) in error.cure and "cluster.logs" not in str(error)
     assert sorted(file.name for file in kept.iterdir()) == ["worker-0.log", "worker-1.log"]
 
 
@@ -159,6 +160,32 @@ def test_an_exception_that_cannot_travel_still_tells_what_it_was():
     assert caught.value.original is None
 
 
+def test_an_exception_that_cannot_say_what_it_is_is_told_by_its_type():
+    def fail():
+        class Mute(Exception):
+            def __str__(self):
+                return self.nothing
+
+        raise Mute
+
+    with pytest.raises(WorkerError) as caught:
+        LocalCluster(1, **QUIET).run(fail)
+    assert caught.value.seen == "Worker 0 raised Mute." and "raise Mute" in caught.value.remote_traceback
+
+
+def test_a_very_long_message_is_shortened_where_it_is_shown():
+    def fail():
+        raise ValueError("begin" + "x" * 5_000_000 + "end")
+
+    with pytest.raises(WorkerError) as caught:
+        LocalCluster(1, **QUIET).run(fail)
+    error = caught.value
+    assert "ValueError: beginx" in error.seen and "characters left out" in error.seen
+    assert len(error.seen) < 1000 and error.seen.endswith("xend.")
+    assert len(str(error)) < 30_000 and len("".join(error._render_traceback_())) < 30_000
+    assert len(error.remote_traceback) > 5_000_000 < len(str(error.original))
+
+
 def test_a_result_that_cannot_travel_is_named():
     with pytest.raises(ClusterError, match="Worker 0 returned a lock, which cannot travel"):
         LocalCluster(1, **QUIET).run(threading.Lock)
@@ -174,6 +201,65 @@ def test_a_variable_that_cannot_be_sent_is_named():
         LocalCluster(1, **QUIET).run(use)
     with pytest.raises(ClusterError, match=r"Argument 2 of print \(a lock\) cannot be sent"):
         LocalCluster(1, **QUIET).run(print, 1, lock)
+
+
+def test_a_worker_that_deletes_the_folder_of_the_run_is_told_so(tmp_path):
+    def delete():
+        import gc
+        import shutil
+
+        from course_utils.cluster.worker import Job
+
+        print("said before")
+        for job in [thing for thing in gc.get_objects() if isinstance(thing, Job)]:
+            shutil.rmtree(job.folder)
+        print("said after")
+
+    cluster = LocalCluster(1, log_dir=tmp_path, **QUIET)
+    with pytest.raises(ClusterError, match="Worker 0 cannot use the folder of this run") as caught:
+        cluster.run(delete)
+    assert "deleted the folder" in caught.value.cause
+    assert cluster.logs == ["said before\nsaid after\n"]
+
+
+def test_a_deleted_working_directory_is_named(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ClusterError, match="folder in which this process works has been deleted"):
+        LocalCluster(1, **QUIET).run(os.getpid)
+
+
+def test_folders_of_others_do_not_disturb_and_those_of_dead_callers_go(tmp_path, monkeypatch):
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead = "course-run-999999999-abcdefg_"
+    others = ["course-run-", "course-run-mine", "course-run-99999999999-x", "course-run-999999999-mine"]
+    for name in [dead, *others]:
+        (tmp_path / name).mkdir()
+    assert LocalCluster(1, **QUIET).run(jobs.me) == ["worker 0"]
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == sorted(others)
+
+
+def test_a_folder_for_logs_that_cannot_be_made_is_refused_before_anything_starts(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"log_dir='.*file/logs', cannot be made: Not a directory"):
+        LocalCluster(1, log_dir=tmp_path / "file" / "logs", **QUIET).run(os.getpid)
+
+
+def test_where_the_folder_for_logs_has_no_place_they_are_kept_elsewhere(tmp_path, monkeypatch):
+    import tempfile
+
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / ".course").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("course_utils.cluster.local.RUNS", Path(".course/runs"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WorkerError) as caught:
+        LocalCluster(1, **QUIET).run(jobs.raise_mine)
+    (log,) = (tmp_path / "temporary").rglob("worker-0.log")
+    assert f"kept in {log.parent}." in caught.value.cure
 
 
 def test_a_cluster_inside_a_worker_is_refused():
@@ -276,9 +362,30 @@ def test_configurations_of_your_own_are_run_in_the_order_given():
     assert results == [("worker 1", 3.0), ("worker 0", 3.0)]
 
 
+def test_configurations_may_come_one_by_one():
+    config = ClusterConfig(worker=free_addresses(2))
+    assert LocalCluster(2, **QUIET).run_with(iter(config.tf_configs()), jobs.me) == ["worker 0", "worker 1"]
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("nothing", [[], (text for text in ()), 5, "{}", None])
+def test_no_configuration_to_run_with_is_refused(nothing, check):
+    with pytest.raises(ConfigError, match=r"no process at all|run_with got (an int|one text|None)"):
+        LocalCluster(2, check=check, **QUIET).run_with(nothing, jobs.me)
+
+
+def test_a_function_may_have_a_parameter_of_any_name():
+    cluster = LocalCluster(1, **QUIET)
+    assert cluster.run(lambda fn, self: fn + self, fn=3, self=4) == [7]
+    texts = ClusterConfig(worker=free_addresses(1)).tf_configs()
+    assert cluster.run_with(texts, lambda configs: configs, configs=5) == [5]
+
+
 def test_a_function_that_was_called_instead_of_passed_is_refused():
     with pytest.raises(ConfigError, match="run got a list where it needs a function"):
         LocalCluster(2, **QUIET).run([1, 2])
+    with pytest.raises(ConfigError, match="run got an int where"):
+        LocalCluster(2, **QUIET).run(3)
 
 
 def test_a_port_that_is_taken_behind_the_check_is_named_too():
@@ -321,12 +428,37 @@ def test_tf_config_in_the_callers_own_process_is_refused(monkeypatch):
         LocalCluster(2, **QUIET).run(os.getpid)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"workers": 0}, {"workers": "2"}, {"devices_per_worker": 0}, {"output": "loud"}]
-)
+WRONG_ARGUMENTS = [
+    *[{"workers": wrong} for wrong in (0, "2", 2.0, True, None)],
+    {"devices_per_worker": 0},
+    {"ps": -1},
+    *[{"timeout": wrong} for wrong in ("60", None, [60], 0, -1, float("nan"), True)],
+    {"chief": "no"},
+    {"evaluator": 2},
+    {"check": "yes"},
+    {"output": "loud"},
+    {"start_method": "thread"},
+    {"log_dir": 3},
+    *[{"env": wrong} for wrong in ("A=1", {"A": 1}, {1: "A"}, {"A=B": "1"}, {"A": None})],
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG_ARGUMENTS, ids=str)
 def test_arguments_that_cannot_be_are_refused(wrong):
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
+    with pytest.raises(ConfigError, match=next(iter(wrong))) as caught:
         LocalCluster(**wrong)
+    assert caught.value.expected
+
+
+def test_a_number_in_the_environment_is_answered_with_the_text_to_write():
+    with pytest.raises(ConfigError, match=r"gives A the value 1, which is an int") as caught:
+        LocalCluster(env={"A": 1})
+    assert caught.value.cure == 'Write env={"A": "1"}.'
+
+
+def test_numbers_of_numpy_are_numbers():
+    cluster = LocalCluster(np.int64(2), timeout=np.float32(5), chief=np.bool_(True))
+    assert cluster.tasks == ["chief", "worker 0", "worker 1"] and cluster.timeout == 5
 
 
 # Again and again --------------------------------------------------------------------------------------

@@ -147,6 +147,9 @@ total + place
     [
         ("0", "'0' is not a whole number from 1"),
         ("2 --devices x", "'x' is not a whole number from 1"),
+        ("2 --timeout soon", "'soon' is not a number of seconds greater than 0"),
+        ("2 --timeout -1", "'-1' is not a number of seconds"),
+        ("2 --timeout nan", "'nan' is not a number of seconds"),
         ("2 --sideways", "unrecognized arguments: --sideways"),
         ("2 --push nothing_here", "no variable of that name"),
         ("2 --get 1x", "'1x' is not a variable's name"),

@@ -64,4 +64,4 @@ def test_a_flood_of_lines_is_cut_on_the_screen(capsys, monkeypatch):
     monkeypatch.setattr(output, "SHOWN_LINES", 2)
     Lines(["worker 0"]).show(0, ["a", "b", "c", "d"])
     shown = capsys.readouterr().out.splitlines()
-    assert shown[:2] == ["[worker 0] a", "[worker 0] b"] and len(shown) == 3 and "cluster.logs" in shown[2]
+    assert shown[:2] == ["[worker 0] a", "[worker 0] b"] and len(shown) == 3 and ".logs" in shown[2]
