@@ -4,8 +4,11 @@ import ast
 import difflib
 import json
 import os
+import re
 from unittest import mock
 
+from course_utils.cluster import check_tf_configs
+from course_utils.errors import ConfigError
 from course_utils.exercises import returned
 from course_utils.exercises.incidents import MISTAKES
 from course_utils.exercises.model import Exercise, Mistake
@@ -16,6 +19,7 @@ KIND = "what comes back"
 TASKS = "the processes say they are"
 ADDRESSES = "the addresses that each lists"
 ORDER = "in the same order everywhere"
+CHECKED = "a check of all notes together finds"
 OWN = "TF_CONFIG of the notebook's own process"
 
 
@@ -47,7 +51,7 @@ def observe_config(answer, case):
         os.environ.pop("TF_CONFIG", None)
         if before is not None:
             os.environ["TF_CONFIG"] = before
-    return facts([read(value) for value in returns], touched)
+    return facts([read(value) for value in returns], touched) | {CHECKED: mistake_found_in(returns)}
 
 
 def read(value):
@@ -66,12 +70,23 @@ def read(value):
     return "text that is not JSON", {}
 
 
+def mistake_found_in(notes):
+    """What the course itself says of these notes before it starts processes with them."""
+    if not all(isinstance(note, str) for note in notes):
+        return "that not all are text"
+    try:
+        check_tf_configs(notes)
+    except ConfigError as error:
+        return error.seen
+    return "no mistake"
+
+
 def facts(read_values, touched):
     """What the processes of a cluster would make of their configurations."""
     configs = [config for _, config in read_values]
     listed = [config.get("cluster") for config in configs]
     return {
-        KIND: read_values[0][0],
+        KIND: " and ".join(dict.fromkeys(kind for kind, _ in read_values)),
         TASKS: [task_text(config.get("task")) for config in configs],
         ADDRESSES: [cluster_text(cluster) for cluster in listed],
         ORDER: all(cluster == listed[0] for cluster in listed),
@@ -89,10 +104,14 @@ def cluster_text(cluster):
     """The addresses in one line, the types in a fixed order, so that only real differences show."""
     if not isinstance(cluster, dict):
         return "no cluster" if cluster is None else repr(cluster)
-    lists = {
-        str(kind): hosts if isinstance(hosts, list) else [hosts] for kind, hosts in sorted(cluster.items())
-    }
-    return " | ".join(f"{kind}: {', '.join(map(str, hosts))}" for kind, hosts in lists.items())
+    return " | ".join(f"{kind}: {hosts_text(hosts)}" for kind, hosts in sorted(cluster.items()))
+
+
+def hosts_text(hosts):
+    """A list of addresses without brackets; whatever else it is, as Python writes it."""
+    if isinstance(hosts, list) and all(isinstance(h, str) and not set(h) & set(", |'") for h in hosts):
+        return ", ".join(hosts)
+    return repr(hosts)
 
 
 def expected_config(case):
@@ -103,6 +122,7 @@ def expected_config(case):
         ADDRESSES: [cluster_text(case["hosts"])] * len(tasks),
         ORDER: True,
         OWN: "untouched",
+        CHECKED: "no mistake",
     }
 
 
@@ -174,11 +194,11 @@ def is_set_in_the_kernel(cases, seen, expected):
 
 
 def is_str_of_dict(cases, seen, expected):
-    return all(one[KIND] == "str(dict), not JSON" for one in seen)
+    return all("str(dict), not JSON" in one[KIND] for one in seen)
 
 
 def is_a_dict(cases, seen, expected):
-    return all(one[KIND] == "a dict" for one in seen)
+    return all("a dict" in one[KIND].split(" and ") for one in seen)
 
 
 def names_this_machine(cases, seen, expected):
@@ -199,6 +219,20 @@ def orders_differ(cases, seen, expected):
         for text, right in zip(one[ADDRESSES], e[ADDRESSES], strict=True)
     )
     return same and says_json(seen) and not any(one[ORDER] for one in seen)
+
+
+def has_no_lists(cases, seen, expected):
+    """The right addresses in the right order, but not as a list with one text for each."""
+    pairs = [
+        pair
+        for s, e in zip(seen, expected, strict=True)
+        for pair in zip(s[ADDRESSES], e[ADDRESSES], strict=True)
+    ]
+    same = all(ADDRESS.findall(text) == ADDRESS.findall(right) for text, right in pairs)
+    return same and says_json(seen) and any(text != right for text, right in pairs)
+
+
+ADDRESS = re.compile(r"[\w.]+:\d+")
 
 
 def one_task_twice(cases, seen, expected):
@@ -297,6 +331,42 @@ MAKE_TF_CONFIG = Exercise(
             ),
             try_this="Everyone gets the whole list: `hosts`.",
             variants=[lambda hosts, kind, index: json.dumps(config({kind: hosts[kind][index]}, kind, index))],
+        ),
+        Mistake(
+            "one text instead of a list",
+            lambda hosts, kind, index: json.dumps(
+                config({k: ",".join(addresses) for k, addresses in hosts.items()}, kind, index)
+            ),
+            went_wrong="The addresses are right, but not each a text of its own in a list: "
+            '`["ant:2222", "bee:2222"]` are two processes, and `"ant:2222, bee:2222"` is one text, '
+            "which TensorFlow takes apart letter by letter or for one strange address.",
+            try_this='Pass `hosts` on unchanged as the "cluster" part: its lists are lists already.',
+            variants=[
+                lambda hosts, kind, index: json.dumps(
+                    config({k: [", ".join(addresses)] for k, addresses in hosts.items()}, kind, index)
+                ),
+                lambda hosts, kind, index: json.dumps(
+                    config({k: str(addresses) for k, addresses in hosts.items()}, kind, index)
+                ),
+                lambda hosts, kind, index: json.dumps(
+                    config({k: a if index == 0 else " ".join(a) for k, a in hosts.items()}, kind, index)
+                ),
+            ],
+            recognises=has_no_lists,
+        ),
+        Mistake(
+            "right for index 0 only",
+            lambda hosts, kind, index: json.dumps(config(hosts, kind, index)) if index == 0 else "",
+            went_wrong="The notes of the processes with index 0 are right, those of the others are not: "
+            "each process reads its own.",
+            try_this="The same line for every index: `json.dumps(...)` of the same kind of dict.",
+            variants=[
+                lambda hosts, kind, index: json.dumps(config(hosts, kind, index) if index == 0 else [hosts]),
+                lambda hosts, kind, index: json.dumps(config(hosts, kind, index)) if index == 0 else None,
+            ],
+            recognises=lambda cases, seen, expected: all(
+                one[KIND].startswith("JSON text and ") and one[OWN] == "untouched" for one in seen
+            ),
         ),
         Mistake(
             "only the tasks of one type",
