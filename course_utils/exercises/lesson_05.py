@@ -10,6 +10,7 @@ import logging
 import os
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -27,8 +28,11 @@ WEIGHTS = "weights after one SGD step"
 LOSSES = "loss of each epoch"
 ACCURACIES = "accuracy of each epoch"
 SAVED = "saved after epochs"
+WITH_OPTIMIZER = "… with the optimizer"
 HOLDS = "the plain model holds epoch"
 ENDED = "it ended"
+QUIETLY, IN_ERROR = "without complaint", "with an error"
+NOT_USED, NO_VALUE = "refused: not all of the checkpoint is used", "refused: something got no value"
 LEARNING_RATE = 0.5
 
 
@@ -481,44 +485,125 @@ RUN_EPOCHS = Exercise(
 
 def restore_cases(random):
     return [
-        {"about": "5 epochs", "epochs": 5, "fits": True},
-        {"about": "6 epochs", "epochs": 6, "fits": True},
-        {"about": "0 epochs: nothing is ever saved", "epochs": 0, "fits": True},
-        {"about": "4 epochs, and the plain model has a layer more", "epochs": 4, "fits": False},
+        {"about": about, "epochs": epochs, "fits": fits, "goes on": goes_on}
+        for about, epochs, fits, goes_on in (
+            ("5 epochs", 5, True, False),
+            ("6 epochs", 6, True, False),
+            ("0 epochs: nothing is ever saved", 0, True, False),
+            ("4 epochs, and the plain model has a layer more", 4, False, False),
+            ("4 epochs; after each save other weights are put into both models", 4, True, True),
+        )
     ]
 
 
+class Training:
+    """A mirrored model and its optimizer; an epoch sets the weight to its number. And what was saved."""
+
+    def __init__(self, case, folder):
+        with strategy_of(2).scope():
+            self.model, self.optimizer = one_weight_model(), keras.optimizers.SGD(0.1)
+            self.optimizer.build(self.model.trainable_variables)
+        self.plain = one_weight_model(layers=1 if case["fits"] else 2)
+        self.folder, self.epoch, self.saved, self.with_optimizer = folder, -1, set(), set()
+
+    def train_epoch(self, epoch):
+        self.look()  # now: who keeps only the newest checkpoint deletes the others later
+        self.epoch = epoch
+        set_all(self.model, epoch)
+        self.optimizer.iterations.assign(steps_after(epoch))
+
+    def look(self):
+        """Note the epochs whose weights lie in the checkpoints under the folder, and the optimizer's."""
+        for index in Path(self.folder).rglob("*.index"):
+            weight, counts = saved_in(str(index.with_suffix("")))
+            if weight is not None:
+                self.saved.add(int(weight))
+                if steps_after(int(weight)) in counts:
+                    self.with_optimizer.add(int(weight))
+
+    @contextlib.contextmanager
+    def goes_on_after_each_save(self):
+        """Inside, only what is read back from a file can bring a saved weight into the plain model."""
+        write = tf.train.Checkpoint._write  # every save, also a manager's, ends here
+
+        def write_and_go_on(checkpoint, *args, **options):
+            set_all(self.model, self.epoch)
+            path = write(checkpoint, *args, **options)
+            set_all(self.model, -1)
+            set_all(self.plain, -1)
+            return path
+
+        with mock.patch.object(tf.train.Checkpoint, "_write", write_and_go_on):
+            yield
+
+
+def set_all(model, value):
+    model.set_weights([np.full(w.shape, value, w.dtype) for w in model.get_weights()])
+
+
+def steps_after(epoch):
+    """What the optimizer counts after an epoch: no number that anything else has."""
+    return 1000 * epoch + 7
+
+
+def saved_in(path):
+    """(the kernel in a checkpoint or None, all whole numbers in it)."""
+    reader = tf.train.load_checkpoint(path)
+    # Its name depends on what else is saved; plain SGD has no other variable of this shape.
+    shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    kernels = [float(reader.get_tensor(name)[0, 0]) for name, shape in shapes.items() if shape == [1, 1]]
+    counts = [int(reader.get_tensor(n)) for n, shape in shapes.items() if not shape and types[n].is_integer]
+    return (kernels[0] if kernels else None), counts
+
+
 def observe_restore(answer, case):
-    """Trains a mirrored model (an epoch sets its weight to the epoch's number) and looks at what is left."""
-    with strategy_of(2).scope():
-        model, optimizer = one_weight_model(), keras.optimizers.SGD(0.1)
-        optimizer.build(model.trainable_variables)
-    plain = one_weight_model(layers=1 if case["fits"] else 2)
-
-    def train_epoch(epoch):
-        model.set_weights([np.full(w.shape, epoch, w.dtype) for w in model.get_weights()])
-
     with quietly(), tempfile.TemporaryDirectory() as folder:
-        try:
-            answer(train_epoch, case["epochs"], model, optimizer, plain, folder)
-            ended = "without complaint"
-        except (AssertionError, ValueError, CourseError) as error:
-            if isinstance(error, ValueError) and case["fits"] and case["epochs"]:
-                raise
-            ended = "with an error"
-        seen = {SAVED: saved_epochs(folder), ENDED: ended}
+        job = Training(case, folder)
+        ended = how_it_ended(answer, case, job)
+        job.look()
         gc.collect()  # a checkpoint warns when it is collected: now, not in a later cell
-    if ended == "without complaint":
-        seen[HOLDS] = epoch_in(plain)
-    return seen
+    if case["goes on"]:
+        return {HOLDS: epoch_in(job.plain)}
+    seen = {SAVED: sorted(job.saved), WITH_OPTIMIZER: sorted(job.with_optimizer), ENDED: ended}
+    return {**seen, HOLDS: epoch_in(job.plain)} if ended == QUIETLY else seen
+
+
+def how_it_ended(answer, case, job):
+    """Where nothing can be restored, any error is the one that was asked for."""
+    meanwhile = job.goes_on_after_each_save() if case["goes on"] else contextlib.nullcontext()
+    try:
+        with meanwhile:
+            answer(job.train_epoch, case["epochs"], job.model, job.optimizer, job.plain, job.folder)
+    except Exception as error:
+        if not case["fits"] or not case["epochs"]:
+            return IN_ERROR
+        # Who compares the two models after the restore is right to complain when one of them has gone on.
+        if case["goes on"] and epoch_in(job.plain) != "none":
+            return IN_ERROR
+        if not isinstance(error, AssertionError | CourseError):
+            raise
+        return refusal(str(error))
+    return QUIETLY
+
+
+def refusal(message):
+    """What TensorFlow's assertions mean; those of the course quote them."""
+    if "Unresolved" in message or "Unused attributes" in message:
+        return NOT_USED
+    if any(words in message for words in ("not assigned a value", "not bound", "Nothing except the root")):
+        return NO_VALUE
+    return IN_ERROR
 
 
 def restore_as_it_should(case):
     epochs = case["epochs"]
+    if case["goes on"]:
+        return {HOLDS: str(epochs)}
     saved = sorted({*range(2, epochs + 1, 2), epochs} - {0})
+    seen = {SAVED: saved, WITH_OPTIMIZER: saved}
     if not case["fits"] or not epochs:
-        return {SAVED: saved, ENDED: "with an error"}
-    return {SAVED: saved, ENDED: "without complaint", HOLDS: str(epochs)}
+        return {**seen, ENDED: IN_ERROR}
+    return {**seen, ENDED: QUIETLY, HOLDS: str(epochs)}
 
 
 def one_weight_model(layers=1):
@@ -532,28 +617,17 @@ def epoch_in(model):
     return "none" if weight < 0 else f"{weight:g}"
 
 
-def saved_epochs(folder):
-    """The epochs whose weights lie in the checkpoints under `folder`."""
-    epochs = set()
-    for index in Path(folder).rglob("*.index"):
-        reader = tf.train.load_checkpoint(str(index.with_suffix("")))
-        # Its name depends on what else is saved; plain SGD has no other variable of this shape.
-        shapes = reader.get_variable_to_shape_map()
-        if kernel := next((name for name, shape in shapes.items() if shape == [1, 1]), None):
-            epochs.add(int(reader.get_tensor(kernel)[0, 0]))
-    return sorted(epochs)
-
-
 def some_training(
     saves=lambda epoch, epochs: epoch % 2 == 0 or epoch == epochs,
     prove=lambda status: status.assert_existing_objects_matched(),
     which=lambda folder: tf.train.latest_checkpoint(folder),
     into=lambda model, plain: plain,
+    what=lambda model, optimizer: {"model": model, "optimizer": optimizer},
 ):
     """A train_and_restore that may differ from the right one in one place."""
 
     def train_and_restore(train_epoch, epochs, model, optimizer, plain, folder):
-        checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
+        checkpoint = tf.train.Checkpoint(**what(model, optimizer))
         for epoch in range(1, epochs + 1):
             train_epoch(epoch)
             if saves(epoch, epochs):
@@ -592,6 +666,54 @@ def with_the_course(train_epoch, epochs, model, optimizer, plain, folder):
     training.restore(plain, folder)
 
 
+def compared(train_epoch, epochs, model, optimizer, plain, folder):
+    """The proof is a comparison, and only the newest checkpoint is kept."""
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
+    manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=1)
+    for epoch in range(1, epochs + 1):
+        train_epoch(epoch)
+        if epoch % 2 == 0 or epoch == epochs:
+            manager.save()
+    if manager.latest_checkpoint is None:
+        raise FileNotFoundError(folder)
+    tf.train.Checkpoint(model=plain).restore(manager.latest_checkpoint).expect_partial()
+    for mine, theirs in zip(plain.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def written_and(bring_back):
+    """Written under a name without a number, and brought back by `bring_back(checkpoint, path)`."""
+
+    def train_and_restore(train_epoch, epochs, model, optimizer, plain, folder):
+        path = f"{folder}/newest"
+        for epoch in range(1, epochs + 1):
+            train_epoch(epoch)
+            if epoch % 2 == 0 or epoch == epochs:
+                tf.train.Checkpoint(model=model, optimizer=optimizer).write(path)
+        bring_back(tf.train.Checkpoint(model=plain), path).assert_existing_objects_matched()
+
+    return train_and_restore
+
+
+def copied(check, late=True):
+    """Saved as it should be; but the plain model gets its weights from the model, not from a file."""
+
+    def train_and_restore(train_epoch, epochs, model, optimizer, plain, folder):
+        checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
+        for epoch in range(1, epochs + 1):
+            train_epoch(epoch)
+            if not late:
+                plain.set_weights(model.get_weights())
+            if epoch % 2 == 0 or epoch == epochs:
+                checkpoint.save(f"{folder}/ckpt")
+        if check and tf.train.latest_checkpoint(folder) is None:
+            raise ValueError("nothing was saved")
+        if late:
+            plain.set_weights(model.get_weights())
+
+    return train_and_restore
+
+
 def zero_based(train_epoch, epochs, model, optimizer, plain, folder):
     checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
     for epoch in range(epochs):
@@ -616,7 +738,7 @@ def zero_based_and_unproved(train_epoch, epochs, model, optimizer, plain, folder
 def loses_the_last(cases, seen, expected):
     """Several epochs are saved, but not the last of 5 or not the last of 6."""
     return any(
-        case["fits"] and len(s[SAVED]) > 1 and case["epochs"] not in s[SAVED]
+        case["fits"] and len(s.get(SAVED, [])) > 1 and case["epochs"] not in s[SAVED]
         for case, s in zip(cases, seen, strict=True)
     )
 
@@ -625,7 +747,22 @@ def believes_any_restore(cases, seen, expected):
     """It does restore, and it is also content where there was nothing to restore, or nothing that fits."""
     restores = any(s.get(HOLDS, "none") != "none" for s in seen)
     pairs = zip(seen, expected, strict=True)
-    return restores and any(s[ENDED] == "without complaint" != e[ENDED] for s, e in pairs)
+    return restores and any(s.get(ENDED) == QUIETLY != e[ENDED] for s, e in pairs if ENDED in e)
+
+
+def has_no_optimizer(cases, seen, expected):
+    """All is right but for the optimizer, which is in none of the checkpoints."""
+    return all(
+        s == e if SAVED not in e else {**s, WITH_OPTIMIZER: e[SAVED]} == e and not s[WITH_OPTIMIZER]
+        for s, e in zip(seen, expected, strict=True)
+    )
+
+
+def only_copies(cases, seen, expected):
+    """The plain model has the last epoch only as long as the model has it too."""
+    later = [s[HOLDS] for case, s in zip(cases, seen, strict=True) if case["goes on"]]
+    at_once = [s.get(HOLDS) for case, s in zip(cases, seen, strict=True) if case["epochs"] == 5]
+    return later == ["none"] and at_once == ["5"]
 
 
 def first_checkpoint(folder):
@@ -656,9 +793,9 @@ TRAIN_AND_RESTORE = Exercise(
             "last epoch never saved",
             some_training(saves=lambda epoch, epochs: epoch % 2 == 0),
             went_wrong=lambda case, seen, expected: (
-                f"Of {case['epochs']} epochs you save {seen[SAVED]}, wanted was {expected[SAVED]}. Your rule "
-                "loses the last epoch where the number of epochs is odd, or where it is even: then an older "
-                "model is restored than the one that was trained."
+                f"Of {case['epochs']} epochs you save {seen.get(SAVED, 'others')}; wanted was every second "
+                "one, and the last. Your rule loses the last epoch where the number of epochs is odd, or "
+                "where it is even: then an older model is restored than the one that was trained."
             ),
             try_this="Save at the end as well, whatever its number: `or epoch == epochs`.",
             variants=[zero_based, zero_based_and_unproved],
@@ -675,6 +812,37 @@ TRAIN_AND_RESTORE = Exercise(
             some_training(saves=lambda epoch, epochs: True),
             went_wrong="You save after every epoch; asked for was every second one, and the last.",
             try_this="`epoch % 2 == 0` is true for every second epoch, if you count from 1.",
+        ),
+        Mistake(
+            "copied, not restored",
+            copied(check=True),
+            went_wrong="You save, but the plain model gets its weights from the model in memory, not from a "
+            "checkpoint. After a crash that model is gone, and whether the files are any good was never "
+            "seen.",
+            try_this="Restore into `plain` from the newest file: `tf.train.Checkpoint(model=plain)`.",
+            variants=[copied(check=False), copied(check=True, late=False)],
+            recognises=only_copies,
+        ),
+        Mistake(
+            "saved without the optimizer",
+            some_training(what=lambda model, optimizer: {"model": model}),
+            went_wrong="The weights are saved and restored as they should. But the checkpoints do not have "
+            "the optimizer: who goes on from there begins with its step counter, and its momentum, at 0.",
+            try_this="`tf.train.Checkpoint(model=model, optimizer=optimizer)`",
+            variants=[
+                some_training(
+                    what=lambda model, optimizer: {"model": model},
+                    prove=lambda status: status.assert_consumed(),
+                )
+            ],
+            recognises=has_no_optimizer,
+        ),
+        Mistake(
+            "restored what was only written",
+            written_and(lambda checkpoint, path: checkpoint.restore(path)),
+            went_wrong="The restore is refused although the weights are there: `restore` also wants the "
+            "counter of saves, which `save` puts into the file and `write` does not.",
+            try_this="`save` goes with `restore`, `write` goes with `read`.",
         ),
         Mistake(
             "restore of nothing taken for a restore",
@@ -711,7 +879,12 @@ TRAIN_AND_RESTORE = Exercise(
             variants=[some_training(into=lambda model, plain: model)],
         ),
     ],
-    also_right=[with_a_manager, with_the_course],
+    also_right=[
+        with_a_manager,
+        with_the_course,
+        compared,
+        written_and(lambda checkpoint, path: checkpoint.read(path)),
+    ],
     time_limit=40,
 )
 
