@@ -339,7 +339,7 @@ MAKE_TF_CONFIG = Exercise(
             ),
             went_wrong="The addresses are right, but not each a text of its own in a list: "
             '`["ant:2222", "bee:2222"]` are two processes, and `"ant:2222, bee:2222"` is one text, '
-            "which TensorFlow takes apart letter by letter or for one strange address.",
+            "and the address of nobody.",
             try_this='Pass `hosts` on unchanged as the "cluster" part: its lists are lists already.',
             variants=[
                 lambda hosts, kind, index: json.dumps(
