@@ -33,7 +33,13 @@ def scope_cases(random):
 
 def observe_scope(answer, case):
     strategy = devices.mirrored(case["replicas"])
-    model, optimizer, metric = _made(answer(strategy, *_recipes(case)))
+    try:
+        made = answer(strategy, *_recipes(case))
+    except RuntimeError as error:
+        if "with strategy.scope()" not in str(error):
+            raise
+        raise Unusable("The optimizer was made under the scope and built outside of it.") from error
+    model, optimizer, metric = _made(made)
     variables = model.trainable_variables[0], _momentum(optimizer), metric.variables[0]
     weight, momentum, total = (_copies(strategy, variable) for variable in variables)
     trained = _train_twice(strategy, model, optimizer, metric, case)
@@ -131,6 +137,18 @@ def _making(model_in, optimizer_in, metric_in, build=True):
     return answer
 
 
+def _built_outside(strategy, make_model, make_optimizer, make_metric):
+    with strategy.scope():
+        model, optimizer, metric = make_model(), make_optimizer(), make_metric()
+    optimizer.build(model.trainable_variables)
+    return model, optimizer, metric
+
+
+def _all_in_one_line(strategy, make_model, make_optimizer, make_metric):
+    with strategy.scope():
+        return make_model(), make_optimizer(), make_metric()
+
+
 def _scope(strategy, wanted):
     return strategy.scope() if wanted else contextlib.nullcontext()
 
@@ -210,6 +228,14 @@ BUILD_IN_SCOPE = Exercise(
             went_wrong="All is in scope, but the optimizer has no momentum yet: Keras will make it within "
             "the first step, when the replicas are already at work. In this small job that happens to pass.",
             try_this="`optimizer.build(model.trainable_variables)`, under the scope.",
+            variants=[_all_in_one_line],
+        ),
+        Mistake(
+            "optimizer built outside scope",
+            _built_outside,
+            went_wrong="The optimizer was made under the scope and built outside of it. `build` makes its "
+            "momentum, and TensorFlow refuses to make a part of what belongs to a strategy elsewhere.",
+            try_this="`optimizer.build(model.trainable_variables)` belongs under the scope too.",
         ),
     ],
     also_right=[
@@ -417,9 +443,9 @@ def observe_apart(answer, case):
         context = tf.distribute.get_replica_context()
         # Under scope() no replica is at work: the first copy is read, as TensorFlow does with variables.
         me = context.replica_id_in_sync_group if context else 0
-        asked.add(
-            int(me) if context and strategy.num_replicas_in_sync == context.num_replicas_in_sync else "nobody"
-        )
+        # The value while tracing too: an answer may wrap this in a tf.function, traced for each replica.
+        at_work = context and strategy.num_replicas_in_sync == context.num_replicas_in_sync
+        asked.add(int(tf.get_static_value(me)) if at_work else "nobody")
         return tf.gather(tf.constant(case["values"]), me)
 
     found = returned.number(answer(strategy, function), "largest_difference")
@@ -488,6 +514,25 @@ def _gathered(strategy, function):
     return tf.reduce_max(tf.reduce_max(values, axis=0) - tf.reduce_min(values, axis=0))
 
 
+def _in_a_graph(strategy, function):
+    """Each replica runs a graph of its own."""
+    values = strategy.experimental_local_results(strategy.run(tf.function(function)))
+    return max(np.ptp([value.numpy() for value in values], axis=0))
+
+
+def _all_in_one_graph(strategy, function):
+    @tf.function
+    def ask_all():
+        return tf.stack(strategy.experimental_local_results(strategy.run(function)))
+
+    return np.ptp(ask_all(), axis=0).max()
+
+
+def _graph_without_replicas(strategy, function):
+    values = [tf.function(function)().numpy() for _ in range(strategy.num_replicas_in_sync)]
+    return np.ptp(values, axis=0).max()
+
+
 LARGEST_DIFFERENCE = Exercise(
     id="01.largest_difference",
     title="How far apart?",
@@ -514,7 +559,7 @@ LARGEST_DIFFERENCE = Exercise(
                 "outside of all, runs once and as nobody: you compared one value with itself."
             ),
             try_this="`strategy.run(function)` sends the function to every replica.",
-            variants=[_without_scope, _unpacked_in_scope],
+            variants=[_without_scope, _unpacked_in_scope, _graph_without_replicas],
         ),
         Mistake(
             "first two only",
@@ -552,7 +597,7 @@ LARGEST_DIFFERENCE = Exercise(
             try_this="Compare the replicas with each other.",
         ),
     ],
-    also_right=[_pair_by_pair, _gathered],
+    also_right=[_pair_by_pair, _gathered, _in_a_graph, _all_in_one_graph],
 )
 
 EXERCISES = [BUILD_IN_SCOPE, STAYS_EQUAL, LARGEST_DIFFERENCE]
