@@ -8,10 +8,12 @@ the cure. Nothing in this module needs TensorFlow.
 import ast
 import ipaddress
 import json
-from collections.abc import Iterable, Sequence
+import operator
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from course_utils.cluster.words import a_type
+from course_utils.cluster.words import a_type, shortened
 from course_utils.errors import ConfigError
 
 # The order in which tasks are listed everywhere: the chief leads, the others follow.
@@ -45,13 +47,7 @@ class ClusterConfig:
 
     def __post_init__(self):
         for kind in TASK_TYPES:
-            addresses = getattr(self, kind)
-            if isinstance(addresses, str):
-                raise ConfigError(
-                    f"ClusterConfig({kind}={addresses!r}) got one text where it needs a list.",
-                    cure=f'Write {kind}=["{addresses}"].',
-                )
-            object.__setattr__(self, kind, tuple(addresses))
+            object.__setattr__(self, kind, _addresses(kind, getattr(self, kind)))
 
     @property
     def cluster(self) -> dict[str, list[str]]:
@@ -70,18 +66,19 @@ class ClusterConfig:
 
     def address(self, type: str, index: int) -> str:
         """The "host:port" of one task; ConfigError if the cluster has no such task."""
-        known = self.cluster.get(type)
-        if known is None:
+        self._require_tasks()
+        if type not in TASK_TYPES or not getattr(self, type):
             raise ConfigError(
                 f"This cluster has no task of type {type!r}.", expected=f"one of {_words(self.cluster)}."
             )
-        _check_index(index, Task(type, 0).type, known, f'tf_config("{type}", {index!r})')
-        return known[index]
+        _check_index(index, type, self.cluster[type], f'tf_config("{type}", {_number(index)})')
+        return self.cluster[type][index]
 
     def tf_config(self, type: str, index: int) -> str:
         """The TF_CONFIG text of one task; ConfigError if the cluster has no such task."""
         self.address(type, index)
-        return json.dumps({"cluster": self.cluster, "task": {"type": type, "index": index}})
+        task = {"type": type, "index": operator.index(index)}  # JSON does not know the integers of NumPy
+        return json.dumps({"cluster": self.cluster, "task": task})
 
     def tf_configs(self) -> list[str]:
         """The TF_CONFIG text of every task, chief first."""
@@ -89,9 +86,12 @@ class ClusterConfig:
 
     def check(self) -> None:
         """None when the addresses can work together; ConfigError that names the mistake otherwise."""
+        self._require_tasks()
+        check_tf_configs(self.tf_configs())
+
+    def _require_tasks(self) -> None:
         if not self.tasks:
             raise ConfigError("This cluster has no task at all.", cure='Give worker=["host:port", …].')
-        check_tf_configs(self.tf_configs())
 
     def explain(self) -> str:
         """A table of the cluster: each task, its address, and what it is there for."""
@@ -111,6 +111,24 @@ class ClusterConfig:
     def from_tf_config(cls, text: str) -> "ClusterConfig":
         """The cluster that a TF_CONFIG text describes; ConfigError if the text is wrong in itself."""
         return cls(**_read(text, "This process").cluster)
+
+
+def _addresses(kind: str, addresses) -> tuple[str, ...]:
+    """What ClusterConfig was given for one type of task, as a tuple of texts."""
+    if isinstance(addresses, str):
+        raise ConfigError(
+            f"ClusterConfig({kind}={addresses!r}) got one text where it needs a list.",
+            cure=f'Write {kind}=["{addresses}"].',
+        )
+    # Sets have no order, so indices would mean nothing.
+    unfit = isinstance(addresses, (bytes, Mapping, Set)) or not isinstance(addresses, Iterable)
+    given = () if unfit else tuple(addresses)
+    for wrong in [addresses] if unfit else [each for each in given if not isinstance(each, str)]:
+        raise ConfigError(
+            f"ClusterConfig({kind}=…) got {a_type(wrong)}{'' if unfit else ' as an address'}.",
+            expected=f'a list of texts, {kind}=["host:port", …].',
+        )
+    return given
 
 
 def check_tf_configs(texts: Iterable[str | None]) -> None:
@@ -165,7 +183,7 @@ def _read(text: str | None, who: str) -> _Process:
 def _claim(parsed: dict) -> str:
     """ " (worker 1)" where the text says so, right or wrong: it helps to find the process."""
     task = parsed.get("task")
-    if isinstance(task, dict) and task.get("type") in TASK_TYPES and isinstance(task.get("index"), int):
+    if isinstance(task, dict) and task.get("type") in TASK_TYPES and _is_whole(task.get("index")):
         return f" ({Task(task['type'], task['index'])})"
     return ""
 
@@ -178,19 +196,45 @@ def _parse(text, who: str) -> dict:
         )
     if not isinstance(text, str):
         raise ConfigError(
-            f"TF_CONFIG of {_low(who)} is a {type(text).__name__}, but it has to be a JSON text.",
+            f"TF_CONFIG of {_low(who)} is {a_type(text)}, but it has to be a JSON text.",
             cure="Write json.dumps(config).",
         )
-    try:
-        parsed = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _not_json(text, who, error) from None
+    parsed = _loaded(text, who)
     if not isinstance(parsed, dict):
         raise ConfigError(
-            f"TF_CONFIG of {_low(who)} is the JSON of a {type(parsed).__name__}.",
+            f"TF_CONFIG of {_low(who)} is the JSON of {a_type(parsed)}.",
             expected='an object with the parts "cluster" and "task".',
         )
     return parsed
+
+
+def _loaded(text: str, who: str):
+    try:
+        return json.loads(text, object_pairs_hook=_each_key_once)
+    except json.JSONDecodeError as error:
+        raise _not_json(text, who, error) from None
+    except _KeyTwiceError as error:
+        raise ConfigError(
+            f'TF_CONFIG of {_low(who)} has "{error}" twice in one object; the first would be ignored.',
+            cure="Keep one of them.",
+        ) from None
+    except RecursionError:
+        what = "parts nested too deep to be read"
+    except ValueError:  # Python reads numbers of up to 4300 digits
+        what = "a number too long to be read"
+    raise ConfigError(f"TF_CONFIG of {_low(who)} has {what}.", cure="Write json.dumps(config).")
+
+
+class _KeyTwiceError(ValueError):
+    """Says which key."""
+
+
+def _each_key_once(pairs: list[tuple]) -> dict:
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise _KeyTwiceError(key)
+    return dict(pairs)
 
 
 def _not_json(text: str, who: str, error: json.JSONDecodeError) -> ConfigError:
@@ -201,6 +245,13 @@ def _not_json(text: str, who: str, error: json.JSONDecodeError) -> ConfigError:
             cause="it was written with str(config).",
             cure="Write json.dumps(config).",
         )
+    before = text[: error.pos].rstrip()
+    if before.endswith(",") and text[error.pos : error.pos + 1] in ("}", "]"):
+        return ConfigError(
+            f"TF_CONFIG of {_low(who)} is not JSON: it has a comma before the closing {text[error.pos]!r}, "
+            f"at character {len(before) - 1}.",
+            cure="Remove that comma, or write the text with json.dumps(config).",
+        )
     near = text[max(0, error.pos - 15) : error.pos + 15]
     return ConfigError(
         f"TF_CONFIG of {_low(who)} is not JSON: {error.msg} at character {error.pos}, near {near!r}.",
@@ -209,6 +260,8 @@ def _not_json(text: str, who: str, error: json.JSONDecodeError) -> ConfigError:
 
 
 def _is_python_dict(text: str) -> bool:
+    if not re.search(r"[{\[,:]\s*'", text):  # also of a small slip in JSON, Python makes a dictionary
+        return False
     try:
         return isinstance(ast.literal_eval(text), dict)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -224,7 +277,7 @@ def _checked_cluster(parsed: dict, who: str) -> dict[str, list[str]]:
     cluster = parsed["cluster"]
     if not isinstance(cluster, dict) or not cluster:
         raise ConfigError(
-            f'The "cluster" part of {_low(who)} is {json.dumps(cluster)}.',
+            f'The "cluster" part of {_low(who)} is {_json(cluster)}.',
             expected='task types with their addresses, such as {"worker": ["host:port", …]}.',
         )
     for kind, addresses in cluster.items():
@@ -249,7 +302,7 @@ def _check_job(kind: str, addresses, who: str) -> None:
         )
     if not isinstance(addresses, list) or not addresses:
         raise ConfigError(
-            f"The {kind} addresses of {_low(who)} are {json.dumps(addresses)}, which is not a list.",
+            f"The {kind} addresses of {_low(who)} are {_json(addresses)}, which is not a list.",
             cure=f'Write "{kind}": ["host:port", …].',
         )
     for index, address in enumerate(addresses):
@@ -259,21 +312,53 @@ def _check_job(kind: str, addresses, who: str) -> None:
 def _check_address(address, name: str, who: str) -> None:
     if not isinstance(address, str):
         raise ConfigError(
-            f"In TF_CONFIG of {_low(who)}, {name} is {json.dumps(address)}, which is not a text.",
+            f"In TF_CONFIG of {_low(who)}, {name} is {_json(address)}, which is not a text.",
             expected='"host:port".',
         )
-    where = f"In TF_CONFIG of {_low(who)}, {name}, {address!r},"
+    where = f"In TF_CONFIG of {_low(who)}, {name}, {shortened(repr(address), 100)},"
     if "://" in address:
         raise ConfigError(f"{where} starts with a protocol.", expected='"host:port" alone.')
     host, colon, port = address.rpartition(":")
     if not colon:
         raise ConfigError(f"{where} has no port.", expected='"host:port", for example "10.0.0.1:2222".')
-    if not host or host.strip() != host or " " in host:
-        raise ConfigError(f"{where} has no proper host.", expected='"host:port".')
+    _check_host(host, where)
+    _check_port(port, where)
+
+
+def _check_host(host: str, where: str) -> None:
+    bracketed = host.startswith("[") and host.endswith("]")
+    if ":" in host and not bracketed:
+        raise ConfigError(
+            f"{where} has more than one colon.",
+            expected='"host:port", and for an IPv6 address "[::1]:2222", with brackets.',
+        )
+    # Only digits and dots: an IP address, never a name.
+    numeric = bracketed or not host.strip("0123456789.")
+    if not host or (not numeric and not re.fullmatch(r"[\w.-]+", host)):
+        raise ConfigError(
+            f"{where} has no proper host.", expected='"host:port", the name or IP of a machine.'
+        )
+    if numeric and not _is_ip(host.strip("[]"), 6 if bracketed else 4):
+        raise ConfigError(
+            f"{where} has the host {host}, which is not an IP address.",
+            expected='"host:port", for example "10.0.0.1:2222" or "[::1]:2222".',
+        )
+
+
+def _is_ip(host: str, version: int) -> bool:
+    try:
+        return ipaddress.ip_address(host).version == version
+    except ValueError:
+        return False
+
+
+def _check_port(port: str, where: str) -> None:
     if not (port.isascii() and port.isdigit()):
         raise ConfigError(f"{where} has a port that is not a number: {port!r}.", expected='"host:port".')
-    if not 1 <= int(port) <= 65535:
-        raise ConfigError(f"{where} has the port {port}.", expected="a port from 1 to 65535.")
+    if len(port) > 5 or not 1 <= int(port) <= 65535:
+        raise ConfigError(f"{where} has the port {shortened(port, 40)}.", expected="a port from 1 to 65535.")
+    if port.startswith("0"):
+        raise ConfigError(f"{where} has the port {port}, with a zero before it.", cure=f"Write {int(port)}.")
 
 
 def _check_chief(cluster: dict, who: str) -> None:
@@ -283,8 +368,9 @@ def _check_chief(cluster: dict, who: str) -> None:
             f"The cluster of {_low(who)} has {len(chiefs)} chiefs; there can be only one.",
             cure='Keep one address under "chief" and move the others to "worker".',
         )
-    if chiefs and chiefs[0] in cluster.get("worker", []):
-        index = cluster["worker"].index(chiefs[0])
+    workers = [_place(address) for address in cluster.get("worker", [])]
+    if chiefs and _place(chiefs[0]) in workers:
+        index = workers.index(_place(chiefs[0]))
         raise ConfigError(
             f"The chief is counted twice in TF_CONFIG of {_low(who)}: {chiefs[0]} is listed as chief and "
             f"again as worker {index}.",
@@ -296,17 +382,24 @@ def _check_chief(cluster: dict, who: str) -> None:
 
 
 def _check_addresses_differ(cluster: dict, who: str) -> None:
-    seen: dict[str, Task] = {}
+    seen: dict[tuple, tuple[Task, str]] = {}
     for kind, addresses in cluster.items():
         for index, address in enumerate(addresses):
-            task = Task(kind, index)
-            if address in seen:
+            other, first = seen.setdefault(_place(address), (Task(kind, index), address))
+            if other != (task := Task(kind, index)):
+                same = "" if first == address else f" under two names, {first} and"
                 raise ConfigError(
-                    f"In TF_CONFIG of {_low(who)}, {seen[address]} and {task} have one address, {address}.",
+                    f"In TF_CONFIG of {_low(who)}, {other} and {task} have one address"
+                    f"{same or ','} {address}.",
                     cause="each task is a process of its own and needs a port of its own.",
                     cure=f"Give {task} another port.",
                 )
-            seen[address] = task
+
+
+def _place(address: str) -> tuple[str, str]:
+    """What an address stands for: small and capital letters, and all names of one's own machine, are one."""
+    host, _, port = address.rpartition(":")
+    return ("localhost" if _is_loopback(host) else host.lower()), port
 
 
 def _check_loopback(cluster: dict, who: str) -> None:
@@ -337,13 +430,13 @@ def _checked_task(parsed: dict, cluster: dict, who: str) -> Task:
     task = parsed["task"]
     if not isinstance(task, dict) or "type" not in task:
         raise ConfigError(
-            f'The "task" part of {_low(who)} is {json.dumps(task)}: the type is missing.',
+            f'The "task" part of {_low(who)} is {_json(task)}: the type is missing.',
             expected='for example {"type": "worker", "index": 0}.',
         )
     kind = task["type"]
     if kind not in TASK_TYPES:
         raise ConfigError(
-            f"{who} says it is of the unknown type {kind!r}.",
+            f"{who} says it is of the unknown type {shortened(repr(kind), 100)}.",
             expected=f"{_words(TASK_TYPES)}.",
             cure=_did_you_mean(str(kind)),
         )
@@ -365,18 +458,45 @@ def _checked_task(parsed: dict, cluster: dict, who: str) -> Task:
 def _check_index(index, kind: str, addresses: Sequence, who: str) -> None:
     if isinstance(index, str):
         raise ConfigError(
-            f"{who} has its index as a text, {index!r}, not as a number.",
-            cure=f'Write "index": {index or 0}.',
+            f"{who} has its index as a text, {shortened(repr(index), 40)}, not as a number.",
+            cure=f'Write "index": {int(index)}.'
+            if re.fullmatch("[0-9]{1,9}", index)
+            else 'Write a number, such as "index": 0.',
         )
-    if isinstance(index, bool) or not isinstance(index, int):
-        raise ConfigError(f"{who} has the index {json.dumps(index)}.", expected="a whole number from 0.")
+    if not _is_integer(index):
+        raise ConfigError(f"{who} has the index {_json(index)}.", expected="a whole number from 0.")
     if not 0 <= index < len(addresses):
         cause = "indices count from 0." if index == len(addresses) else ""
         raise ConfigError(
-            f"{who} says it is {kind} {index}, but its cluster lists {_count(len(addresses), kind)}.",
+            f"{who} says it is {kind} {_number(index)}, but its cluster lists "
+            f"{_count(len(addresses), kind)}.",
             expected=f"an index from 0 to {len(addresses) - 1}." if len(addresses) > 1 else "index 0.",
             cause=cause,
         )
+
+
+def _is_integer(value) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool) and getattr(value, "ndim", 0) == 0
+
+
+def _is_whole(value) -> bool:
+    """Whether it is an integer that can be an index of something."""
+    return _is_integer(value) and 0 <= value < 10**9
+
+
+def _number(value) -> str:
+    """An index as text; Python refuses to write numbers of very many digits."""
+    if _is_integer(value) and not -(10**18) < value < 10**18:
+        return "a number of very many digits"
+    return repr(operator.index(value)) if _is_integer(value) else shortened(repr(value), 100)
+
+
+def _json(value) -> str:
+    """A value as JSON, short enough for a sentence, whatever it is."""
+    try:
+        return shortened(json.dumps(value), 200)
+    except (TypeError, ValueError, RecursionError):
+        return a_type(value)
 
 
 def _check_same_cluster(processes: list[_Process]) -> None:
@@ -385,7 +505,7 @@ def _check_same_cluster(processes: list[_Process]) -> None:
         # The evaluator trains with nobody: its entry may be missing on the others.
         for kind in ("chief", "worker", "ps"):
             ours, theirs = first.cluster.get(kind, []), other.cluster.get(kind, [])
-            if ours != theirs:
+            if [address.lower() for address in ours] != [address.lower() for address in theirs]:
                 raise ConfigError(
                     _difference(first, other, kind, ours, theirs),
                     cure='Give every process the same "cluster" part; only "task" differs.',
@@ -398,9 +518,9 @@ def _difference(first: _Process, other: _Process, kind: str, ours: list, theirs:
             f"{other.who} knows {_count(len(theirs), kind)}, but {_low(first.who)} knows "
             f"{_count(len(ours), kind)}: they would wait for different clusters."
         )
-    if sorted(ours) == sorted(theirs):
+    if sorted(map(str.lower, ours)) == sorted(map(str.lower, theirs)):
         return f"{other.who} lists the {kind} addresses in another order than {_low(first.who)}."
-    index = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
+    index = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a.lower() != b.lower())
     return (
         f"{other.who} expects {Task(kind, index)} at {theirs[index]}, but {_low(first.who)} expects it at "
         f"{ours[index]}."

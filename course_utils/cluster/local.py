@@ -216,7 +216,8 @@ def _refuse_stale_tf_config() -> None:
 
 
 def _check_here(configs: Sequence[str]) -> None:
-    """Every task of a LocalCluster runs here, and on a port that is free."""
+    """Every task of a LocalCluster runs here, on a port of its own that is free."""
+    seen: dict[int, Task] = {}
     for number, text in enumerate(configs):
         task = task_of(text, number)
         port = _port_of(text, task)
@@ -226,6 +227,12 @@ def _check_here(configs: Sequence[str]) -> None:
                 f"{host}, the address of {task}, is not this machine, and LocalCluster starts all here.",
                 cure=f'Write "127.0.0.1:{port}" for {task}; for several machines start a script on each.',
             )
+        if port in seen:
+            raise ConfigError(
+                f"{seen[port]} and {task} both have port {port} of this machine, by two of its names.",
+                cure=f"Give {task} another port.",
+            )
+        seen[port] = task
         if port and ports.holder(port):
             raise ports.taken(port, str(task))
 

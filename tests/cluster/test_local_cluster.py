@@ -412,6 +412,15 @@ def test_hosts_that_are_not_this_machine_are_refused():
         LocalCluster(2, **QUIET).run_with(config.tf_configs(), os.getpid)
 
 
+def test_one_port_under_two_names_of_this_machine_is_not_called_taken():
+    import socket
+
+    port = free_addresses(1)[0].rpartition(":")[2]
+    config = ClusterConfig(worker=[f"0.0.0.0:{port}", f"{socket.gethostname()}:{port}"])
+    with pytest.raises(ConfigError, match=f"worker 0 and worker 1 both have port {port} of this machine"):
+        LocalCluster(2, **QUIET).run_with(config.tf_configs(), os.getpid)
+
+
 def test_a_port_that_is_taken_is_named_with_who_has_it():
     import socket
 

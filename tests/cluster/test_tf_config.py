@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from course_utils.cluster import ClusterConfig, check_tf_configs
@@ -95,6 +96,37 @@ FAULTS = {
     "another order": (text(1, cluster={"worker": SWAPPED}), ["Process 1", "order", "process 0"]),
     "another port": (text(1, cluster={"worker": PORT}), ["worker 2", "10.0.0.3:9999", "10.0.0.3:2222"]),
     "a chief the others do not know": (changed_cluster(chief=["z:1"]), ["1 chief", "no chief"]),
+    "comma at the end": (text(1)[:-1] + ",}", ["process 1", "not JSON", "comma before the closing '}'"]),
+    "index in words": (text("zero"), ["Process 1", "'zero'", 'such as "index": 0']),
+    "index of many digits": (text(1).replace("1}}", "1" * 4000 + "}}"), ["very many digits"]),
+    "index of too many digits": (text(1).replace("1}}", "1" * 5000 + "}}"), ["process 1", "too long"]),
+    "nested too deep": ("[" * 100_000, ["process 1", "nested too deep"]),
+    "a key twice": ('{"cluster": {}, "cluster": {}}', ["process 1", '"cluster" twice']),
+    "two colons": (text(1, cluster={"worker": ["127.0.0.1:1:2222"]}), ["worker 0", "more than one colon"]),
+    "IPv6 without port": (
+        text(1, cluster={"worker": ["::1"]}),
+        ["'::1'", "more than one colon", "[::1]:2222"],
+    ),
+    "brackets around no IPv6": (text(1, cluster={"worker": ["[a]:1"]}), ["[a]", "not an IP address"]),
+    "no IP": (text(1, cluster={"worker": ["256.1.1.1:1"]}), ["256.1.1.1", "not an IP address"]),
+    "two addresses in one text": (text(1, cluster={"worker": ["a:1,b:1"]}), ["more than one colon"]),
+    "comma in the host": (text(1, cluster={"worker": ["a,b:1"]}), ["no proper host"]),
+    "user in the host": (text(1, cluster={"worker": ["me@a:1"]}), ["no proper host"]),
+    "space in the host": (text(1, cluster={"worker": ["a b:1"]}), ["no proper host"]),
+    "zero before the port": (text(1, cluster={"worker": ["a:01"]}), ["port 01", "Write 1."]),
+    "port of many digits": (text(1, cluster={"worker": ["a:" + "1" * 5000]}), ["65535"]),
+    "one address in two cases": (
+        text(1, cluster={"worker": ["Host:1", "host:1"]}),
+        ["worker 0 and worker 1 have one address under two names, Host:1 and host:1"],
+    ),
+    "one address by two names": (
+        text(1, cluster={"worker": ["localhost:1", "127.0.0.1:1"]}),
+        ["worker 0 and worker 1 have one address under two names, localhost:1 and 127.0.0.1:1"],
+    ),
+    "chief counted twice in capitals": (
+        changed_cluster(worker=["host-a:1", "b:1"], chief=["Host-A:1"]),
+        ["chief is counted twice", "worker 0"],
+    ),
     "same index twice": (text(0), ["Process 1", "worker 0", "process 0", "worker 1"]),
 }
 
@@ -114,6 +146,28 @@ def test_each_fault_is_refused_in_words_that_name_it(fault):
 def test_a_task_that_no_process_is_would_be_waited_for_for_ever():
     with pytest.raises(ConfigError, match=r"Worker 2 is listed at 10\.0\.0\.3:2222, but no process is it"):
         check_tf_configs(three()[:2])
+
+
+def test_letters_may_be_small_or_capital_and_ipv6_is_known():
+    small, capital = {"worker": ["host-a:1", "[fe80::1]:2"]}, {"worker": ["Host-A:1", "[FE80::1]:2"]}
+    assert check_tf_configs([text(0, cluster=small), text(1, cluster=capital)]) is None
+
+
+def test_only_a_python_dictionary_is_called_one():
+    with pytest.raises(ConfigError) as caught:
+        check_tf_configs([text(0, cluster={"worker": ["a:1"]})[:-1] + ",}"])
+    assert "Python dictionary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("wrong", "words"), [(5, "an int"), (None, "None"), ({"a": 1}, "a dict")])
+def test_something_else_than_a_list_is_refused(wrong, words):
+    with pytest.raises(ConfigError, match=f"check_tf_configs got {words}"):
+        check_tf_configs(wrong)
+
+
+def test_texts_may_come_one_by_one():
+    with pytest.raises(ConfigError, match="process 1 is not JSON"):
+        check_tf_configs(iter([text(0), "x"]))
 
 
 def test_one_text_instead_of_a_list_is_refused():
@@ -140,10 +194,37 @@ def test_tf_config_is_what_tensorflow_documents():
     assert config == {"cluster": {"worker": HOSTS}, "task": {"type": "worker", "index": 1}}
 
 
-@pytest.mark.parametrize(("kind", "index"), [("worker", 3), ("worker", -1), ("worker", "0"), ("chief", 0)])
+@pytest.mark.parametrize(
+    ("kind", "index"),
+    [
+        *[("worker", wrong) for wrong in (3, -1, "0", 1.0, None, True, np.ones(2, int))],
+        *[(wrong, 0) for wrong in ("chief", ["worker"], None, "items")],
+    ],
+)
 def test_a_task_that_the_cluster_does_not_have_has_no_tf_config(kind, index):
     with pytest.raises(ConfigError):
         ClusterConfig(worker=HOSTS).tf_config(kind, index)
+
+
+def test_an_index_too_long_for_python_to_write_is_refused_in_words():
+    with pytest.raises(ConfigError, match="a number of very many digits"):
+        ClusterConfig(worker=HOSTS).tf_config("worker", 10**5000)
+
+
+def test_an_index_may_be_an_integer_of_numpy():
+    config = ClusterConfig(worker=HOSTS)
+    assert config.tf_config("worker", np.int64(1)) == config.tf_config("worker", 1)
+
+
+def test_a_cluster_without_tasks_has_no_tf_config():
+    with pytest.raises(ConfigError, match="no task at all"):
+        ClusterConfig().tf_config("worker", 0)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"a:1", {"a:1"}, {"a:1": 1}, [1], [b"a:1"], ["a:1", None]])
+def test_addresses_that_are_no_list_of_texts_are_refused(wrong):
+    with pytest.raises(ConfigError, match=r"ClusterConfig\(worker=…\) got"):
+        ClusterConfig(worker=wrong)
 
 
 def test_the_chief_leads_and_without_one_worker_0():
