@@ -12,8 +12,19 @@ def sources() -> dict[str, list[str]]:
     return {name: entry[2] for name, entry in cached if len(entry) == 4 and not os.path.exists(name)}
 
 
+# Of cells that IPython did not compile itself: those of %%workers.
+_labels: dict[str, str] = {}
+
+
+def give_label(file: str, text: str) -> None:
+    """None; from now on `label(file)` is the text."""
+    _labels[file] = text
+
+
 def label(file: str) -> str | None:
     """ "Cell In[3]" for the file name that IPython gave a cell; None for other files, or outside IPython."""
+    if file in _labels:
+        return _labels[file]
     if "IPython" not in sys.modules:
         return None
     from IPython import get_ipython

@@ -22,15 +22,28 @@ def pack_call(function, args: tuple, kwargs: dict) -> bytes:
         raise _cannot_leave(function, args, kwargs, error) from error
 
 
-def pack_result(result, task: str) -> bytes:
-    """A worker's result as bytes, tensors as NumPy arrays: the caller needs no device to read it."""
+def pack_variable(name: str, value) -> bytes:
+    """A variable that `%%workers` pushes as bytes; ClusterError when it cannot leave this process."""
+    try:
+        return _pack(_CallPickler, value)
+    except Exception as error:
+        raise ClusterError(
+            f"--push {name}: {a_type(value)} cannot be sent to the workers: {_first_line(error)}.",
+            cure="Make it in the cell, or push NumPy arrays and plain values.",
+        ) from None
+
+
+def pack_result(result, who: str) -> bytes:
+    """A worker's result as bytes, tensors as NumPy arrays: the caller needs no device to read it.
+
+    `who` begins the sentence when it cannot travel: "Worker 0 returned".
+    """
     try:
         return _pack(_ResultPickler, result)
     except Exception as error:
         raise ClusterError(
-            f"{task.capitalize()} returned {a_type(result)}, which cannot travel between processes: "
-            f"{_first_line(error)}.",
-            cure="Return numbers, texts, NumPy arrays, or lists and dictionaries of them.",
+            f"{who} {a_type(result)}, which cannot travel between processes: {_first_line(error)}.",
+            cure=_PLAIN_VALUES,
         ) from None
 
 
@@ -41,8 +54,11 @@ def unpack_result(data: bytes, task: str):
     except Exception as error:
         raise ClusterError(
             f"What {task} returned cannot be put together again in this process: {_first_line(error)}.",
-            cure="Return numbers, texts, NumPy arrays, or lists and dictionaries of them.",
+            cure=_PLAIN_VALUES,
         ) from error
+
+
+_PLAIN_VALUES = "Bring back numbers, texts, NumPy arrays, or lists and dictionaries of them."
 
 
 def _pack(pickler: type, value) -> bytes:

@@ -183,7 +183,7 @@ def _unpack(job: Job):
 def _send_result(result, job: Job, caller: Caller) -> None:
     from course_utils.cluster import travel
 
-    data = travel.pack_result(result, job.task)
+    data = travel.pack_result(result, f"{job.task.capitalize()} returned")
     path = Path(job.folder, f"result-{os.getpid()}.pickle")
     with _folder_of_run(job):
         path.write_bytes(data)

@@ -1,6 +1,7 @@
 """Clusters in a real Jupyter kernel: interrupt, restart and kill; columns; `%%workers`."""
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -160,9 +161,59 @@ def test_wrong_options_of_workers_are_explained(notebook, line, words):
     assert words in notebook.text(f"%%workers {line}\n1", fails=True)
 
 
-def test_a_syntax_error_is_told_before_any_worker_starts(notebook):
-    said = notebook.text("%%workers 2\nx = = 1", fails=True)
-    assert "SyntaxError" in said and "x = = 1" in said
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("1\nx = = 1", "SyntaxError in line 3 of the cell, `x = = 1`: invalid syntax"),
+        ("if 1:\nx", "SyntaxError in line 3 of the cell, `x`: expected an indented block"),
+        ("1\n!ls", "line 3 of the cell, `!ls`, is for IPython"),
+        ("%time 1", "line 2 of the cell, `%time 1`, is for IPython"),
+        ("files = !ls", "line 2 of the cell, `files = !ls`, is for IPython"),
+        ("print?", "line 2 of the cell, `print?`, is for IPython"),
+        (
+            "import asyncio\nawait asyncio.sleep(0)",
+            "line 3 of the cell, `await asyncio.sleep(0)`, awaits outside",
+        ),
+    ],
+)
+def test_what_is_no_script_is_told_in_one_sentence_before_any_worker_starts(notebook, cell, words):
+    outputs = notebook.run(f"%%workers 2\n{cell}", fails=True)
+    said = "".join(o.get("text", "") + "\n".join(o.get("traceback", [])) for o in outputs)
+    assert f"UsageError: %%workers: {words}" in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_a_name_of_the_notebook_that_the_cell_lacks_is_answered_with_what_to_write(notebook):
+    notebook.run("import math as m\nfactor = 3")
+    assert "What to do: Write %%workers … --push factor." in notebook.text(
+        "%%workers 1\nfactor * 2", fails=True
+    )
+    assert "What to do: Write the import of m in the cell." in notebook.text("%%workers 1\nm.pi", fails=True)
+    assert "--push" not in notebook.text("%%workers 1\nnowhere", fails=True)
+
+
+def test_an_error_of_the_cell_names_its_number_and_line(notebook):
+    said = notebook.text("%%workers 1\nx = 1\nx / 0", fails=True)
+    assert re.search(r"Cell In\[\d+\], line 3, in <module>\n    x / 0", said)
+    assert "workers cell" not in said and "magic.py" not in said and "cluster.logs" not in said
+
+
+def test_variables_that_cannot_travel_are_named(notebook):
+    notebook.run("import threading\nlock = threading.Lock()")
+    said = notebook.text("%%workers 1 --push lock\n1", fails=True)
+    assert "--push lock: a lock cannot be sent to the workers" in said
+    assert "run_script" not in said and "magic.py" not in said
+    said = notebook.text("%%workers 1 --get bolt\nimport threading\nbolt = threading.Lock()", fails=True)
+    assert "--get bolt: worker 0 has a lock, which cannot travel" in said and "run_script" not in said
+
+
+def test_a_tensor_that_is_pushed_is_named_and_one_that_is_got_becomes_an_array(notebook):
+    cell = "%%workers 2 --get ones\nimport tensorflow as tf\nones = tf.ones(2)"
+    notebook.run(cell)
+    assert notebook.text("print([type(each).__name__ for each in ones])") == "['ndarray', 'ndarray']\n"
+    notebook.run("import tensorflow as tf\ntensor = tf.ones(2)")
+    said = notebook.text("%%workers 1 --push tensor\n1", fails=True)
+    assert "--push tensor: an EagerTensor is or has a tensor" in said and "tensor.numpy()" in said
 
 
 def test_an_interrupt_ends_the_workers_and_the_next_run_works(notebook):
