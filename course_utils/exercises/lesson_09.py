@@ -1,8 +1,10 @@
 """The exercises of lesson 09: what it takes for two processes to stay one model."""
 
 import contextlib
+import functools
 import io
 import itertools
+import operator
 import random as python_random
 import re
 from unittest import mock
@@ -172,11 +174,12 @@ BATCH_NORM = Exercise(
 
 # --- 09.mask_seed: a mask of its own for each replica -------------------------------------------------
 
-STEPS, REPLICAS = 4, 4
-DISTINCT = f"different masks among {STEPS * REPLICAS} (4 steps x 4 replicas)"
+STEPS, REPLICAS = 13, 12  # beyond 11, where written digits and small factors begin to collide
+DISTINCT = f"different masks among {STEPS * REPLICAS} ({STEPS} steps x {REPLICAS} replicas)"
 OWN = "replicas of one step have different masks"
 NEW = "the steps of one replica have different masks"
 AGAIN = "the same call gives the same mask again"
+OTHER = "another seed gives other masks"
 
 
 def seeds(random):
@@ -187,29 +190,43 @@ def seeds(random):
 
 
 def observe_mask_seed(answer, case):
-    grid = [[mask_of(answer, case["seed"], s, r) for r in range(REPLICAS)] for s in range(STEPS)]
-    again = [[mask_of(answer, case["seed"], s, r) for r in range(REPLICAS)] for s in range(STEPS)]
+    masks, again = (masks_of(answer, case["seed"]) for _ in range(2))
+    other = masks_of(answer, case["seed"] + 1)
     return {
-        OWN: all(len(set(row)) == REPLICAS for row in grid),
-        NEW: all(len(set(column)) == STEPS for column in zip(*grid, strict=True)),
-        AGAIN: grid == again,
-        DISTINCT: len({mask for row in grid for mask in row})
-        if grid == again
-        else "another number each time",
+        OWN: all(len(set(masks[step::STEPS])) == REPLICAS for step in range(STEPS)),
+        NEW: all(len(set(masks[i * STEPS : (i + 1) * STEPS])) == STEPS for i in range(REPLICAS)),
+        AGAIN: masks == again,
+        OTHER: not any(map(operator.eq, masks, other)),
+        DISTINCT: len(set(masks)) if masks == again else "another number each time",
     }
 
 
-def mask_of(answer, seed, step, replica):
+def masks_of(answer, seed):
+    """The masks of all steps of replica 0, then of replica 1, …"""
+    return [mask_of(answer(seed, step, replica)) for replica in range(REPLICAS) for step in range(STEPS)]
+
+
+def mask_of(pair):
     """Which of 64 units are kept, as bytes."""
-    pair = returned.array(answer(seed, step, replica), "mask_seed", shape=(2,), wanted="two whole numbers")
+    pair = returned.array(pair, "mask_seed", shape=(2,), wanted="two whole numbers")
     if pair.dtype.kind not in "iu":
         raise returned.Unusable(f"mask_seed should give two whole numbers, but gave {pair.tolist()}.")
-    pair = pair.astype(np.int64) % (2**31 - 1)
-    return (tf.random.stateless_uniform([64], seed=tf.constant(pair)).numpy() < 0.5).tobytes()
+    return mask_from(*(int(number) % 2**63 for number in pair))
+
+
+@functools.lru_cache(maxsize=65536)
+def mask_from(first, second):
+    seed = tf.constant([first, second], tf.int64)
+    return (tf.random.stateless_uniform([64], seed=seed).numpy() < 0.5).tobytes()
 
 
 def expected_mask_seed(case):
-    return {OWN: True, NEW: True, AGAIN: True, DISTINCT: STEPS * REPLICAS}
+    return {OWN: True, NEW: True, AGAIN: True, OTHER: True, DISTINCT: STEPS * REPLICAS}
+
+
+def collides(seen, expected):
+    """Different masks wherever two differ in the step alone or in the replica alone, yet some come twice."""
+    return seen[DISTINCT] != expected[DISTINCT] and {**seen, DISTINCT: expected[DISTINCT]} == expected
 
 
 def other_on_each_worker(seed, step, replica):
@@ -270,6 +287,37 @@ MASK_SEED = Exercise(
             recognises=lambda cases, seen, expected: all(not one[AGAIN] for one in seen),
         ),
         Mistake(
+            "different pairs, one mask",
+            lambda seed, step, replica: [seed, step * 4 + replica],
+            went_wrong=lambda case, seen, expected: (
+                "Each step of one replica has a mask of its own, and each replica of one step. But of "
+                f"{STEPS * REPLICAS} masks only {seen[DISTINCT]} are different: a step of one replica gets "
+                "the numbers that another step of another replica had."
+            ),
+            try_this="Leave more room between the steps than there can be replicas. (Digits written side by "
+            "side leave none: 1 and 11, 11 and 1.)",
+            variants=[
+                lambda seed, step, replica: [seed, int(f"{step}{replica}")],
+                lambda seed, step, replica: [seed, step * 10 + replica],
+                lambda seed, step, replica: [seed, replica * 10 + step],
+                lambda seed, step, replica: [seed, step ^ replica],
+            ],
+            recognises=lambda cases, seen, expected: all(map(collides, seen, expected)),
+        ),
+        Mistake(
+            "the seed is not used",
+            lambda seed, step, replica: [step, replica],
+            went_wrong="With another `seed` the masks are the same. Then a training cannot be repeated with "
+            "other masks, and two layers that get two seeds drop the same units.",
+            try_this="Use all three arguments.",
+            variants=[
+                lambda seed, step, replica: [0, step * 4 + replica],
+                lambda seed, step, replica: [42, step * 1_000_000 + replica],
+                lambda seed, step, replica: [0, 0],
+            ],
+            recognises=lambda cases, seen, expected: all(one[AGAIN] and not one[OTHER] for one in seen),
+        ),
+        Mistake(
             "one mask for everything",
             lambda seed, step, replica: [seed, 0],
             went_wrong="All replicas drop the same units in all steps: those units are simply gone.",
@@ -279,7 +327,8 @@ MASK_SEED = Exercise(
     also_right=[
         lambda seed, step, replica: [seed + 1000 * replica, step],
         lambda seed, step, replica: tf.random.experimental.stateless_fold_in([seed, step], replica),
-        lambda seed, step, replica: (seed, step * REPLICAS + replica),
+        lambda seed, step, replica: (seed, step * 4096 + replica),
+        lambda seed, step, replica: [step, replica * 2**40 + seed],
     ],
 )
 
