@@ -122,11 +122,15 @@ class Progress:
 
 
 def _project_folder():
-    """The nearest folder upwards that already has `.course`, or is the course; else the working folder."""
+    """The nearest folder upwards that is the course, or else has progress; else the working folder.
+
+    A folder `.course` alone says nothing: the logs of failed clusters go to one in their working folder.
+    """
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / ".course").is_dir() or (folder / "course_utils").is_dir():
-            return folder
+    for mark in ("course_utils", ".course/progress.json"):
+        for folder in (here, *here.parents):
+            if (folder / mark).exists():
+                return folder
     return here
 
 

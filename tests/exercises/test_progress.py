@@ -33,12 +33,23 @@ def test_an_untouched_stub_is_not_counted(progress_file):
     assert not progress_file.exists()
 
 
-def test_the_file_is_looked_for_upwards(tmp_path, monkeypatch):
+@pytest.mark.parametrize("mark", ["course_utils/__init__.py", ".course/progress.json"])
+def test_the_file_is_looked_for_upwards(mark, tmp_path, monkeypatch):
     monkeypatch.delenv("COURSE_PROGRESS")
-    (tmp_path / ".course").mkdir()
+    (tmp_path / mark).parent.mkdir()
+    (tmp_path / mark).touch()
     below = tmp_path / "notebooks" / "mine"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
+    assert Progress.here().path == tmp_path / ".course" / "progress.json"
+
+
+def test_the_logs_of_a_failed_cluster_do_not_move_it(tmp_path, monkeypatch):
+    monkeypatch.delenv("COURSE_PROGRESS")
+    (tmp_path / "course_utils").mkdir()
+    notebooks = tmp_path / "notebooks"
+    (notebooks / ".course" / "runs").mkdir(parents=True)
+    monkeypatch.chdir(notebooks)
     assert Progress.here().path == tmp_path / ".course" / "progress.json"
 
 
