@@ -2,23 +2,24 @@
 
 from upstream_matrix import alone
 
-SEEN_ENOUGH = 1.0  # seconds of stall without the cure, before both ways are compared
-MOST_PAIRS = 60
+A_STALL = 0.15  # seconds; without a stall an iterator ends in a few milliseconds
+ENOUGH, MOST = 12, 100  # stalls to be seen without the cure; pairs at most
 
 
 def test_the_cure_takes_the_stall_away():
-    """Pairs, with and without, until the stall has shown itself; then the sums are compared.
+    """Pairs of iterators, with and without the cure, until twelve of those without have stalled.
 
-    A stall is a matter of chance for each iterator, so a fixed number of them could see none. A busy machine
-    delays both sides alike.
+    Whether an iterator stalls is a matter of chance, so a fixed number of them could show anything. A busy
+    machine may hold up one of either kind now and then, hence one in three. Were the cure none, as many
+    would stall with it as without.
     """
-    cured, stalled = alone(waits_at_the_end, SEEN_ENOUGH, MOST_PAIRS, devices=2)
-    assert stalled > SEEN_ENOUGH, "The stall did not occur without the cure: is it still needed?"
-    assert cured < stalled / 3
+    cured, stalled = alone(count_stalls, A_STALL, ENOUGH, MOST, devices=2)
+    assert stalled == ENOUGH, "The stall did not occur without the cure: is it still needed?"
+    assert cured <= stalled / 3
 
 
-def waits_at_the_end(enough, most):
-    """Seconds that iterators took to end: (with the cure, without it), summed over as many of each."""
+def count_stalls(a_stall, enough, most):
+    """How many iterators stalled at their end, of equally many: (with the cure, without it)."""
     import threading
     import time
 
@@ -28,25 +29,33 @@ def waits_at_the_end(enough, most):
 
     one_device = tf.distribute.ReductionToOneDevice()
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=one_device)
-    data = strategy.experimental_distribute_dataset(tf.data.Dataset.range(6400).batch(4))
+    data = strategy.experimental_distribute_dataset(tf.data.Dataset.range(16).batch(4))
 
-    def wait_at_the_end(age):
+    def started(cure):
+        (epoch_end_stall.enable if cure else epoch_end_stall.disable)()
         iterator = iter(data)
-        next(iterator)
-        threading.Event().wait(age)  # the thread that nobody wakes sleeps longer with every time it slept
+        for _ in range(4):
+            next(iterator)
+        return iterator
+
+    def seconds_to_end(iterators):
         start = time.perf_counter()
-        del iterator
+        for _ in iterators[0]:
+            pass
+        iterators.clear()
         return time.perf_counter() - start
 
-    wait_at_the_end(0.1)  # the first iterator of a process also waits for what is made only once
-    waited = {True: 0.0, False: 0.0}
+    stalls = {True: 0, False: 0}
     for pair in range(most):
-        for cure in (True, False) if pair % 2 else (False, True):
-            (epoch_end_stall.enable if cure else epoch_end_stall.disable)()
-            waited[cure] += wait_at_the_end((0.1, 0.2, 0.35, 0.5, 0.7)[pair % 5])
-        if waited[False] > enough and pair >= 4:
+        running = [(cure, [started(cure)]) for cure in ((True, False) if pair % 2 else (False, True))]
+        threading.Event().wait(
+            0.35
+        )  # the thread that nobody wakes sleeps longer the longer it has been there
+        for cure, iterator in running:
+            stalls[cure] += seconds_to_end(iterator) > a_stall
+        if stalls[False] == enough:
             break
-    return waited[True], waited[False]
+    return stalls[True], stalls[False]
 
 
 def test_enable_and_disable_may_be_repeated():
