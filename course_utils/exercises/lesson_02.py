@@ -168,6 +168,12 @@ def _all_but_refusing(size):
     return answer
 
 
+def _only_the_order_differs(cases, seen, expected):
+    """As many examples in a step, as many in all, and refused where it should be."""
+    keys = (STEP, WHOLE)
+    return all(s.get(key) == e.get(key) for s, e in zip(seen, expected, strict=True) for key in keys)
+
+
 def _how_many_times(case, seen):
     return f"{seen[STEP]} instead of {case['global batch']} examples"
 
@@ -230,6 +236,21 @@ KEEP_THE_GLOBAL_BATCH = Exercise(
             ),
             try_this="Shard by pipelines (workers), never by replicas. Here is one pipeline: do not shard.",
             variants=[_sharded_and_global],
+        ),
+        Mistake(
+            "another order",
+            lambda context, dataset, global_batch: dataset.shuffle(10).batch(
+                context.get_per_replica_batch_size(global_batch)
+            ),
+            went_wrong="The batch size is right, and no example is lost. But the examples do not come in the "
+            "order of the dataset, and only the batch was asked for.",
+            try_this="Leave the order as it is: nothing but `.batch(…)`.",
+            variants=[
+                lambda context, dataset, global_batch: dataset.shuffle(99, seed=1).batch(
+                    context.get_per_replica_batch_size(global_batch)
+                )
+            ],
+            recognises=_only_the_order_differs,
         ),
         Mistake(
             "batch size hard-coded",

@@ -39,7 +39,12 @@ def on_replicas(replicas, compute, *batch):
 
     # Not converted by AutoGraph: an error shall point at the learner's own line.
     plain = tf.autograph.experimental.do_not_convert(compute)
-    per_replica = strategy.run(plain, args=strategy.experimental_distribute_values_from_function(share))
+    try:
+        per_replica = strategy.run(plain, args=strategy.experimental_distribute_values_from_function(share))
+    except RuntimeError as error:
+        if "different number of replica_context().merge_call()" not in str(error):
+            raise
+        raise returned.Unusable("Not every replica came to the all-reduce: some left before it.") from error
     return list(zip(*(strategy.experimental_local_results(part) for part in per_replica), strict=True))
 
 
@@ -135,6 +140,12 @@ def is_hidden_by_adam(cases, seen, expected):
     """The SGD step is off, but Adam's is right."""
     pairs = list(zip(seen, expected, strict=True))
     return all(s[ADAM] == e[ADAM] for s, e in pairs) and not all(np.isclose(s[SGD], e[SGD]) for s, e in pairs)
+
+
+def is_nearly_right(cases, seen, expected):
+    """Right to two or three digits, as numbers of 16 bits are."""
+    pairs = list(zip(seen, expected, strict=True))
+    return all(np.isclose(s[key], e[key], rtol=0.01) for s, e in pairs for key in (LOSS, SGD))
 
 
 COMPUTE_LOSS = Exercise(
@@ -244,6 +255,20 @@ COMPUTE_LOSS = Exercise(
                 lambda errors, batch: tf.reduce_sum(errors) * 0.1,
             ],
             recognises=is_hard_coded,
+        ),
+        Mistake(
+            "digits lost",
+            lambda errors, batch: tf.reduce_sum(tf.cast(errors, tf.float16)) / batch,
+            went_wrong=lambda case, seen, expected: (
+                f"You get {seen[LOSS]:.7g} where one device gets {expected[LOSS]:.7g}: the right idea, with "
+                "too few digits. Numbers of 16 bits have three or fewer, and lose more with each addition."
+            ),
+            try_this="Add up in float32: leave the casts out.",
+            variants=[
+                lambda errors, batch: tf.cast(tf.reduce_sum(errors) / batch, tf.bfloat16),
+                lambda errors, batch: tf.reduce_sum(errors) / batch * 1.0005,
+            ],
+            recognises=is_nearly_right,
         ),
         Mistake(
             "Adam trains, so it is right",
@@ -456,6 +481,12 @@ def examples_here(errors):
     return tf.cast(tf.size(errors), tf.float32)
 
 
+def leaves_early(errors):
+    if len(errors) == 0:
+        return tf.constant(0.0)
+    return tf.reduce_sum(errors) / over_all("SUM", examples_here(errors))
+
+
 def over_all(how, value):
     return tf.distribute.get_replica_context().all_reduce(how, value)
 
@@ -542,6 +573,15 @@ UNEVEN_BATCH = Exercise(
             went_wrong="The errors of all replicas are divided by the examples of one. Both have to be of "
             "the same set.",
             try_this="It is the *number of examples* that has to be added up over the replicas.",
+        ),
+        Mistake(
+            "one leaves, the others wait",
+            leaves_early,
+            went_wrong="A replica without examples returned before the all-reduce. The others wait in it "
+            "for ever: a dead-lock. (Here TensorFlow noticed, because all replicas are in one process.) A "
+            "collective must be entered by all.",
+            try_this="Let a replica without examples bring its 0 like everyone else. After the sum, no "
+            "divisor is 0.",
         ),
         Mistake(
             "counted once for each replica",

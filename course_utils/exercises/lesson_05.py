@@ -99,8 +99,15 @@ def observe_step(answer, case):
     numbers = strategy.experimental_distribute_values_from_function(
         lambda context: context.replica_id_in_sync_group
     )
-    with quietly():
-        shares = strategy.experimental_local_results(strategy.run(plain, args=(numbers,)))
+    try:
+        with quietly():
+            shares = strategy.experimental_local_results(strategy.run(plain, args=(numbers,)))
+    except RuntimeError as error:
+        if "`merge_call` called while defining a new graph" not in str(error):
+            raise
+        raise returned.Unusable(
+            "train_step brings replicas together inside a tf.function of its own."
+        ) from error
     return {STEP_LOSS: float(sum(shares)), WEIGHTS: np.concatenate([w.ravel() for w in model.get_weights()])}
 
 
@@ -143,6 +150,19 @@ def a_step(
 
 def all_reduced(op, value):
     return tf.distribute.get_replica_context().all_reduce(op, value)
+
+
+def in_a_function_of_its_own(model, optimizer, images, labels, global_batch_size):
+    step = tf.function(a_step())
+    return step(model, optimizer, images, labels, global_batch_size)
+
+
+def with_keras_loss_as_it_comes(model, optimizer, images, labels, global_batch_size):
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    with tf.GradientTape() as tape:
+        loss = loss_of(labels, model(images, training=True))
+    optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+    return loss
 
 
 def with_keras_loss(model, optimizer, images, labels, global_batch_size):
@@ -213,6 +233,23 @@ TRAIN_STEP = Exercise(
                     reported=lambda loss, losses: loss / replicas_here(),
                 )
             ],
+        ),
+        Mistake(
+            "equal shares taken for granted",
+            with_keras_loss_as_it_comes,
+            went_wrong="Right while all replicas hold equally many examples. Your loss is the mean over this "
+            "replica's examples, over the number of replicas (Keras' own loss does both by itself): in a "
+            "batch that does not divide, the examples of the short share count for more than the others.",
+            try_this="Let each example count 1 / `global_batch_size`: with Keras' loss, `reduction=None`.",
+            variants=[a_step(scale=lambda losses, batch: tf.reduce_mean(losses) / replicas_here())],
+        ),
+        Mistake(
+            "a tf.function around one replica's step",
+            in_a_function_of_its_own,
+            went_wrong="`optimizer.apply` is a meeting of all replicas, and MirroredStrategy cannot hold one "
+            "inside a graph that a single replica traces for itself: it raises `merge_call called while "
+            "defining a new graph or a tf.function`.",
+            try_this="Leave `@tf.function` off here. It belongs around the call of `strategy.run`.",
         ),
         Mistake(
             "not divided",

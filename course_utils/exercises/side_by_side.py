@@ -83,6 +83,10 @@ def _factor(yours, expected):
     size = max(abs(ratio), 1 / abs(ratio))
     if abs(size - round(size, 1)) > 1e-3:
         return ""
+    if 1 + 1e-4 < size < 1.01:
+        return (
+            f"The result is close, but {100 * (size - 1):.2g} % too {'large' if abs(ratio) > 1 else 'small'}."
+        )
     scale = "" if size < 1.01 else f"{size:.4g} times too {'large' if abs(ratio) > 1 else 'small'}"
     sign = "of the wrong sign" if ratio < 0 else ""
     return f"The result is {' and '.join(part for part in (scale, sign) if part)}."
