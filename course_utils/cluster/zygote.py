@@ -14,14 +14,18 @@ import ctypes
 import gc
 import os
 import selectors
+import shutil
 import signal
 import socket
 import struct
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 NUMBER = struct.Struct("q")
 READY, FORK, KILL = b"ready", b"fork", b"kill"
+GONE_DEADLINE = 2  # seconds for a killed caller to be gone
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -77,6 +81,7 @@ class Zygote:
                     self.hang_up(pid, lifeline)
             self.reap()
         self.end_everything()
+        self.remove_folders()
 
     def accept(self) -> bool:
         """Fork one worker as the caller asked; False when the caller is gone."""
@@ -165,6 +170,16 @@ class Zygote:
                 os.waitpid(pid, 0)
         self.workers.clear()
         self.end_strays()
+
+    def remove_folders(self) -> None:
+        """Remove those of the runs that the caller could not end itself, once it is really gone."""
+        folders = list(Path(tempfile.gettempdir()).glob(f"course-run-{self.parent}-*"))
+        end = time.monotonic() + GONE_DEADLINE
+        while folders and os.getppid() == self.parent and time.monotonic() < end:
+            time.sleep(0.01)  # a killed process closes its sockets shortly before its end
+        if os.getppid() != self.parent:
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def kill_group(pid: int) -> None:

@@ -74,8 +74,10 @@ def wait_for(condition):
 
 def test_killing_the_script_kills_its_cluster(start, tmp_path):
     family = start()
+    assert list(tmp_path.glob("course-run-*"))
     family.script.kill()
     family.assert_nothing_remains()
+    assert not list(tmp_path.glob("course-run-*"))
     assert (tmp_path / "script.runs").read_text() == "once\n"
 
 
