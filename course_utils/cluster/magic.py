@@ -128,11 +128,11 @@ def _refuse_what_is_no_script(source: str, file: str) -> None:
         _compile(source, file)
     except SyntaxError as error:
         number, lines = error.lineno or 1, source.splitlines()
-        text = lines[number - 1].strip() if number <= len(lines) else ""
-        where = f"line {number} of the cell, `{shortened(text, 100)}`"
-        if _IPYTHON_ONLY.search(text):
+        text = lines[number - 1] if number <= len(lines) else ""
+        where = f"line {number} of the cell, `{shortened(text.strip(), 100)}`"
+        if _IPYTHON_ONLY.search(text.strip()):
             said = f"{where}, is for IPython, and the workers run the cell as plain Python"
-        elif "await" in error.msg or "async" in error.msg:
+        elif re.match("'(await|async)", error.msg) and not text.startswith((" ", "\t")):
             said = f"{where}, awaits outside a function, and a script cannot; use asyncio.run(…)"
         else:
             said = f"SyntaxError in {where}: {error.msg}"

@@ -169,6 +169,7 @@ def test_wrong_options_of_workers_are_explained(notebook, line, words):
         ("1\n!ls", "line 3 of the cell, `!ls`, is for IPython"),
         ("%time 1", "line 2 of the cell, `%time 1`, is for IPython"),
         ("files = !ls", "line 2 of the cell, `files = !ls`, is for IPython"),
+        ("def f():\n    await g()", "SyntaxError in line 3 of the cell, `await g()`: 'await' outside async"),
         ("print?", "line 2 of the cell, `print?`, is for IPython"),
         (
             "import asyncio\nawait asyncio.sleep(0)",
