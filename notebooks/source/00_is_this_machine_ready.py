@@ -198,6 +198,8 @@ cu.plots.show(
 # ## Exercise 00.1 · How many replicas?
 #
 # Write `count_replicas`. It gets a `MirroredStrategy`, over some of the devices or all, and returns how many replicas it keeps in step. About 1 line.
+#
+# Every exercise works like this one: fill in the cell, run it and the check below it. `cu.hint("00.count_replicas")` helps a little at a time, `cu.solution(…)` shows an answer, and `cu.progress()` tells how far you are.
 
 
 # %% tags=["exercise"] exercise_id="00.count_replicas"
@@ -270,7 +272,7 @@ cu.plots.show(
 # %% [markdown]
 # ## Exercise 00.3 · Does it fit?
 #
-# What must one replica's device hold in training? The weights (`weight_bytes`), a gradient for each weight, `slots` numbers of the optimizer for each weight (momentum 1, Adam 2), and its own examples with all that the layers make of them (`bytes_per_example`). Return bytes. About 2 lines.
+# What must one replica's device hold in training? The weights (`weight_bytes`), a gradient for each weight, `slots` numbers of the optimizer for each weight (momentum 1, Adam 2), and its own examples with all that the layers make of them (`bytes_per_example`). `slots` counts numbers, not bytes; each of them, like a gradient, is as large as a weight. Return bytes. About 2 lines.
 
 
 # %% tags=["exercise"] exercise_id="00.memory_per_replica"

@@ -129,7 +129,7 @@ for name in workers[0]:
 # %% [markdown]
 # ## Who sends how much?
 #
-# The first way that comes to mind: all send their array to rank 0, which adds them up and sends the sum back. `course_utils.communication` has it, and two others, in plain NumPy over a network that counts every message. Eight ranks:
+# People number those who take part, be they replicas or workers, and call the number a **rank**. The first way that comes to mind: all send their array to rank 0, which adds them up and sends the sum back. `course_utils.communication` has it, and two others, in plain NumPy over a network that counts every message. Eight ranks:
 
 # %%
 arrays = [np.full(NUMBERS, rank + 1, np.float32) for rank in range(8)]

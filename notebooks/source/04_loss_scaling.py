@@ -199,7 +199,7 @@ print("one device  ", round(float(on_each_replica()), 4))
 print("per replica ", [round(float(loss), 4) for loss in on_four])
 
 # %% [markdown]
-# Keras 3 has already divided by the number of replicas. So: either let Keras do it (`fit` does), or ask for `reduction=None` and divide yourself, by the global batch. Not both.
+# Keras 3 has already divided by the number of replicas. So: either let Keras do it (as `fit` does; right where all shares are equally large), or ask for `reduction=None` and divide yourself, by the global batch. Not both.
 
 # %% [markdown]
 # ## Why nobody notices

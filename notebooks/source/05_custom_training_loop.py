@@ -78,7 +78,7 @@ cu.check("05.train_step", train_step)
 # %% [markdown]
 # ## The step, on all replicas
 #
-# From here on the lesson uses `training.train_step`, which does the same. Look for `# distributed:`. Five lines are all that a second device costs you.
+# From here on the lesson uses `cu.training.train_step`, which does the same. Look for `# distributed:`. Five lines are all that a second device costs you.
 
 
 # %%
@@ -111,10 +111,8 @@ def twenty_steps(replicas, rate=0.1, dtype="float32", batch_size=64):
     strategy, model, step = make_job(replicas, rate, dtype, batch_size)
     dataset = cu.training.training_data(train, batch_size, seed=1)
     with cu.training.iterators_end_at_once():  # what that is for, you see below
-        cut = strategy.experimental_distribute_dataset(
-            dataset
-        )  # distributed: in shares
-        batches = iter(cut)
+        # distributed: each batch is cut into shares
+        batches = iter(strategy.experimental_distribute_dataset(dataset))
     weights = []
     for _ in range(20):
         step(next(batches))
@@ -160,7 +158,7 @@ cu.plots.show(
 )
 
 # %% [markdown]
-# In float64 the four replicas and the one device agree to some 15 digits: **it is the same training**. What grew in float32 was rounding: a ReLU near zero decides by the last bit whether it passes a gradient on, and among millions a few decide differently.
+# In float64 the four replicas and the one device agree to some 15 digits: **it is the same training**. What grew in float32 was rounding. (A likely lever: a ReLU near zero decides by the last bit whether it passes a gradient on, and among millions a few decide differently.)
 #
 # Remember this when somebody compares losses in the third digit. And remember the test: SGD, few steps, a small learning rate, or float64. A wrong loss (lesson 04) fails it at step 1.
 #
@@ -190,7 +188,7 @@ print(len(seen_by_python), "traces for", seen_by_python)
 #
 # ## The whole epoch in one graph
 #
-# Then Python need not be asked at every step, either: `tf.range` makes a loop that runs inside the graph. What it saves, we measure where it shows: on a tiny network, whose steps are almost all overhead.
+# Then Python need not be asked at every step: `tf.range` makes a loop that runs inside the graph. What it saves, we measure where it shows: on a tiny network, whose steps are almost all overhead.
 
 
 # %%
@@ -236,7 +234,7 @@ print(f"Python asked once:      {1000 * by_epoch / STEPS:.2f} ms a step")
 #
 # ## Exercise 05.2 · Whole epochs
 #
-# Write the loop around the step, as plain Python. `step` takes what `next` on an iterator of `dataset` gives, returns a replica's share of the loss, and updates the metric `accuracy` by itself. Return a list with one pair (mean loss of the steps, accuracy) an epoch. The dataset goes on for longer than your epochs. About 9 lines.
+# Write the loop around the step, as plain Python. `step` is what one replica does: send it to all with `strategy.run(step, args=…)`, its arguments being what `next` gives. It returns a replica's share of the loss and updates the metric `accuracy` by itself. `dataset` is distributed already, and goes on for longer than your epochs. Return a list with one pair (mean loss of the steps, accuracy) an epoch. About 9 lines.
 
 
 # %% tags=["exercise"] exercise_id="05.run_epochs"
@@ -273,13 +271,15 @@ def iterator_an_epoch(dataset):
 def one_iterator(dataset):
     """Epochs from one iterator over a repeated dataset, dropped at the end."""
     batches = iter(strategy.experimental_distribute_dataset(dataset.repeat()))
-    parts = (itertools.islice(batches, STEPS) for _ in range(EPOCHS))
-    *times, (steps, end) = map(seconds, parts)
+    times = [seconds(itertools.islice(batches, STEPS)) for _ in range(EPOCHS)]
     start = time.perf_counter()
     del batches
-    return [*times, (steps, end + time.perf_counter() - start)]
+    dropped = time.perf_counter() - start
+    steps, end = times[-1]
+    return [*times[:-1], (steps, end + dropped)]
 
 
+cu.epoch_end_stall.disable()  # as TensorFlow comes, also when you run this again
 as_usual = tf.data.Dataset.from_tensor_slices(train).shuffle(1000).batch(32)
 waits = {
     "an iterator an epoch": iterator_an_epoch(as_usual),
@@ -308,7 +308,7 @@ cu.plots.show(
 print(*told, sep="\n")
 
 # %% [markdown]
-# The longer the epoch, the longer the sleep: on the whole data set a wait can be longer than the epoch before it. One iterator for all epochs waits once, when the training is over. Change `EPOCHS` and `STEPS` above and run the cells again to see it on your machine.
+# Each wait is a lottery. An iterator an epoch draws a ticket every epoch; one iterator a single one, when all is over, and now and then that is the longest. Mended, there is nothing to draw. The longer an epoch, the longer the sleep can be: change `EPOCHS` and `STEPS`, and run these cells again. (Grey differs too: a new iterator fills its shuffle buffer anew.)
 #
 # ## The whole job
 #

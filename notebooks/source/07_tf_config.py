@@ -95,7 +95,7 @@ cu.plots.show(
 )
 
 # %% [markdown]
-# Look at the bar that leads to *connected*: long for workers 0 and 1, short for worker 2, and none ends before worker 2's server is up. **Making the strategy is a meeting.** Nobody leaves that line before everybody has come.
+# Look at the bars that lead to *connected*. They begin early for workers 0 and 1 and late for worker 2, and none of them ends before worker 2's server is up. **Making the strategy is a meeting.** Nobody leaves that line before everybody has come.
 #
 # This is also how `LocalCluster` can be quick without a guess. It holds a free port for each worker until that worker has opened it, and every stage in the picture is a *signal*: a port that answers, a message from the worker. None is a pause that somebody hoped would be long enough.
 
@@ -263,7 +263,7 @@ cu.check("07.is_chief", is_chief)
 # %% [markdown]
 # ## Exercise 07.3 · Six jobs that failed
 #
-# Six jobs of two processes each, run on your machine right now, unchecked. For each you see the `TF_CONFIG` of both processes, as you would find it if you looked into them afterwards, and what they printed. They ran without an error, raised one, or were stopped when nothing more happened.
+# Six jobs of two processes each, run on your machine right now, unchecked. For each you see the `TF_CONFIG` of both processes, as you would find it if you looked into them afterwards, and what they printed. They ran without an error, raised one, or were stopped when nothing more happened. (Between two processes a mistake can look different from the same mistake among three.)
 
 # %%
 from IPython.display import display

@@ -5,7 +5,7 @@
 #
 # **After this lesson** you can train on several workers in both ways, with `Model.fit` and with your own loop, you can prove that the workers stay one model, and you know what does *not* stay equal by itself.
 #
-# *35 minutes · builds on lessons 04 (loss), 05 (loop) and 07 (TF_CONFIG)*
+# *35 minutes · builds on lessons 01 (what is mirrored), 04 (loss), 05 (loop) and 07 (TF_CONFIG)*
 
 # %%
 import hashlib
@@ -117,12 +117,24 @@ for step, (on_0, on_1) in enumerate(zip(*by_fit, strict=True), start=1):
 # %% [markdown]
 # Not close: **equal in every bit, after every step**. Two facts make it so.
 #
-# 1. They **start** equal. When the model is made, the chief's initial values are sent to all (a *broadcast*). It would not matter if each worker drew its own.
-# 2. They **move** equally. Each worker has its own gradient, but applies the sum that the all-reduce left on both of them, and that sum is the same bits everywhere (lesson 03).
-#
-# Weights are never compared and never repaired. If they once parted, nothing would bring them back.
+# First, they **start** equal. When the model is made, the chief's initial values are sent to all (a *broadcast*). Even if each worker draws from a seed of its own:
+
+
+# %%
+def first_weights(strategy):
+    with strategy.scope():
+        model = cu.models.mlp([32], seed=strategy.cluster_resolver.task_id)
+    return digest(model.get_weights())
+
+
+started = quiet.run(on_worker, first_weights)
+started
 
 # %% [markdown]
+# Second, they **move** equally. Each worker has its own gradient, but applies the sum that the all-reduce left on both of them, and that sum is the same bits everywhere (lesson 03).
+#
+# Weights are never compared and never repaired. If they once parted, nothing would bring them back.
+#
 # ## Is it the *right* model?
 #
 # Two workers could agree on something wrong. So here is the other way to train, a loop of your own, and then both ways are held against **one device**. Look for `# distributed:` again.
@@ -355,15 +367,16 @@ with tempfile.TemporaryDirectory() as folder:
 
 # %% [markdown]
 # `evaluate` ran on both workers, because it reads metrics; only the chief printed. On real machines you start the same file once on each, with the same address book and its own name tag in `TF_CONFIG` (lesson 07).
-
-# %% [markdown]
+#
 # ## Exercise 09.1 · Statistics that agree
 #
 # Return a normalisation layer that works by batches as BatchNormalization does, and whose statistics agree on all replicas and workers. About 1 line.
 
 
 # %% tags=["exercise"] exercise_id="09.batch_norm"
-def batch_norm(): ...
+def batch_norm():
+    """A layer."""
+    ...
 
 
 # %%
@@ -372,11 +385,13 @@ cu.check("09.batch_norm", batch_norm)
 # %% [markdown]
 # ## Exercise 09.2 · A mask of its own for each replica
 #
-# `tf.nn.experimental.stateless_dropout` draws its mask from two whole numbers, and from nothing else. Return these two. Each replica shall have its own mask in each step, no mask shall come twice, and the same arguments must always give the same mask. About 1 line.
+# `tf.nn.experimental.stateless_dropout` draws its mask from two whole numbers, and from nothing else. Return these two. Each replica shall have its own mask in each step, no mask shall come twice however many steps and replicas there are, another `seed` shall give other masks, and the same arguments must always give the same mask. About 1 line.
 
 
 # %% tags=["exercise"] exercise_id="09.mask_seed"
-def mask_seed(seed, step, replica): ...
+def mask_seed(seed, step, replica):
+    """Two whole numbers."""
+    ...
 
 
 # %%
@@ -389,7 +404,9 @@ cu.check("09.mask_seed", mask_seed)
 
 
 # %% tags=["exercise"] exercise_id="09.run_epoch"
-def run_epoch(batches, step, accuracy, is_chief): ...
+def run_epoch(batches, step, accuracy, is_chief):
+    """None; the chief has printed the accuracy."""
+    ...
 
 
 # %%
@@ -400,6 +417,7 @@ cu.check("09.run_epoch", run_epoch)
 
 # %%
 assert "PerReplica" in refused  # Keras 3 alone does not train on two workers
+assert started[0] == started[1]
 for on_0, on_1 in zip(*by_fit, strict=True):
     assert digest(on_0) == digest(on_1)
 for (weights_0, _), (weights_1, _) in zip(*by_loop, strict=True):
