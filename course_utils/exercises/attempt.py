@@ -36,12 +36,12 @@ def complaint(exercise: Exercise, answer: Any) -> str:
 def code_of(answer: Any) -> CodeType | None:
     """The code of the learner's own function, also under `tf.function` and decorators; None if there is "
     "none."""
-    answer = getattr(answer, "python_function", answer)  # a tf.function wraps the learner's own
     try:
-        answer = inspect.unwrap(answer)
-    except ValueError:
+        answer = getattr(answer, "python_function", answer)  # a tf.function wraps the learner's own
+        code = getattr(inspect.unwrap(answer), "__code__", None)
+    except Exception:  # wrapped in itself, or an object that raises whatever it is asked
         return None
-    return getattr(answer, "__code__", None)
+    return code if isinstance(code, CodeType) else None
 
 
 def _complaint_about_value(exercise, answer):

@@ -45,15 +45,14 @@ def cases_of(exercise: Exercise, seed: int = LEARNER_SEED) -> list[dict]:
 def observe(exercise: Exercise, answer: Any, seed: int = LEARNER_SEED, only: int | None = None) -> list[dict]:
     """The records of the answer over all cases, or `only` the one of that index.
 
-    Never raises for anything that the answer does; DeviceError where this process lacks devices.
+    Never raises for anything that the answer does; DeviceError where this process lacks devices, and
+    KeyboardInterrupt where the learner stops it.
     """
-    if attempt.is_untouched(exercise, answer):
-        return [NOT_ATTEMPTED]
     cases = cases_of(exercise, seed)
     cases = cases if only is None else [cases[only]]
-    complaint = attempt.complaint(exercise, answer)
-    if complaint:
-        return [{"kind": "unusable", "message": complaint}] * len(cases)
+    at_first_sight = _looked_at(exercise, answer)
+    if at_first_sight:
+        return [at_first_sight] * (1 if at_first_sight is NOT_ATTEMPTED else len(cases))
     _load_lazy_modules(exercise)
     records: list[dict] = []
     ends = time.monotonic() + exercise.time_limit
@@ -85,6 +84,17 @@ def _is_record(record):
     return record.keys() == {"kind", *fields} and all(isinstance(record[k], t) for k, t in fields.items())
 
 
+def _looked_at(exercise, answer):
+    """The record of an answer that need not, or cannot, be run; None of one that can."""
+    try:
+        if attempt.is_untouched(exercise, answer):
+            return NOT_ATTEMPTED
+        complaint = attempt.complaint(exercise, answer)
+    except Exception as error:  # an object that raises whatever it is asked
+        return _raised(answer, error)
+    return {"kind": "unusable", "message": complaint} if complaint else None
+
+
 def _observe_case(exercise, answer, case, seconds_left):
     try:
         with time_limit(max(seconds_left, 0.01)):
@@ -97,7 +107,9 @@ def _observe_case(exercise, answer, case, seconds_left):
         return {"kind": "unusable", "message": str(error)}
     except DeviceError:
         raise  # this machine's fault, or the order of the notebook's cells; not the answer's
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise  # the learner's own wish
+    except BaseException as error:
         return _raised(answer, error)
 
 
@@ -105,9 +117,17 @@ def _raised(answer, error):
     return {
         "kind": "raised",
         "type": type(error).__name__,
-        "message": _sentence(str(error)),
+        "message": _sentence(_words(error)),
         "where": _place(answer, error),
     }
+
+
+def _words(error):
+    """Its text; none of an error that raises another one when it is asked."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def _sentence(message):
@@ -127,7 +147,7 @@ def _place(answer, error):
         return ""
     steps = traceback.extract_tb(error.__traceback__)
     theirs = [(step.lineno, step.line) for step in steps if step.filename == code.co_filename]
-    theirs = theirs or _steps_told(str(error), code.co_filename)
+    theirs = theirs or _steps_told(_words(error), code.co_filename)
     if not theirs:
         return ""
     number, line = theirs[-1]

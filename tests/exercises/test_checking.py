@@ -1,8 +1,10 @@
 """The framework itself, on an exercise of the tests' own: outcomes, mistakes, words, odd answers."""
 
+import asyncio
 import contextlib
 import functools
 import re
+import signal
 import threading
 import time
 
@@ -66,7 +68,7 @@ def test_an_error_inside_a_tf_function_is_told_with_the_learners_own_line(make_e
     def double(x):
         return tf.reshape(x, [7])
 
-    verdict = verdict_on(make_exercise(), double)
+    verdict = verdict_on(make_exercise(time_limit=20), double)  # tracing takes its time
     assert verdict.outcome is Outcome.RAISED and verdict.where.endswith("return tf.reshape(x, [7])")
     assert "\n" not in verdict.message
 
@@ -74,6 +76,51 @@ def test_an_error_inside_a_tf_function_is_told_with_the_learners_own_line(make_e
 def test_leaving_the_process_counts_as_an_error_and_does_not_leave_it(make_exercise):
     verdict = verdict_on(make_exercise(), lambda x: exit(1))
     assert verdict.outcome is Outcome.RAISED and "SystemExit" in verdict.message
+
+
+class Speechless(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+class Stubborn(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error", [Speechless, GeneratorExit, Stubborn, asyncio.CancelledError])
+def test_whatever_an_answer_raises_is_a_verdict(make_exercise, error):
+    def double(x):
+        raise error
+
+    verdict = verdict_on(make_exercise(), double)
+    assert verdict.outcome is Outcome.RAISED and error.__name__ in verdict.message
+    assert verdict.where.endswith("raise error")
+
+
+def test_the_learner_can_interrupt_a_check(make_exercise):
+    def double(x):
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        verdict_on(make_exercise(), double)
+
+
+class Touchy:
+    """It answers every question with an error."""
+
+    def __getattr__(self, name):
+        raise ValueError(f"no {name}")
+
+
+class TouchyDouble(Touchy):
+    def __call__(self, x):
+        return 2 * x
+
+
+def test_an_answer_that_raises_when_it_is_looked_at_is_a_verdict(make_exercise):
+    assert verdict_on(make_exercise(), TouchyDouble()).passed
+    verdict = verdict_on(make_exercise(), Touchy())
+    assert verdict.outcome is Outcome.RAISED and "no shape" in verdict.message
 
 
 def test_an_endless_loop_is_stopped(make_exercise):
@@ -249,6 +296,12 @@ def test_a_wrong_shape_is_named_with_the_expected_one(make_exercise):
 def test_a_constant_factor_is_named(make_exercise):
     assert "3 times too large" in verdict_on(make_exercise(), lambda x: 6 * x).message
     assert "wrong sign" in verdict_on(make_exercise(), lambda x: -2 * x).message
+
+
+def test_a_result_that_is_nearly_right_is_told_how_near(make_exercise):
+    exercise = make_exercise()
+    assert "close, but 0.05 % too large" in verdict_on(exercise, lambda x: 2.001 * x).message
+    assert "close, but 0.05 % too small" in verdict_on(exercise, lambda x: 1.999 * x).message
 
 
 def test_an_object_that_is_no_data_is_refused_in_words(make_exercise):
