@@ -35,6 +35,11 @@ def batches(random):
 
 def observe_batch_norm(answer, case):
     """One training step of the answer's layer on two replicas, a half of the batch each."""
+    if isinstance(answer, keras.layers.Layer):  # it can be called too, but with a batch
+        raise returned.Unusable(
+            "You gave the layer itself. The check needs the function batch_norm, without brackets, so that "
+            "each case can make a layer of its own."
+        )
     strategy = devices.mirrored(2)
     with strategy.scope():
         layer = answer()

@@ -35,7 +35,10 @@ class Progress:
         setting = os.environ.get(SETTING)
         if setting == "off":
             return cls(None)
-        return cls(Path(setting) if setting else _project_folder() / ".course" / "progress.json")
+        try:
+            return cls(Path(setting) if setting else _project_folder() / ".course" / "progress.json")
+        except OSError:  # the working folder was removed
+            return cls(None)
 
     def outcome(self, exercise_id: str) -> Outcome:
         """The best outcome so far: once passed, it stays passed."""
@@ -110,8 +113,13 @@ class Progress:
         if self.path is None:
             return
         draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        draft.write_text(json.dumps({"exercises": states}, indent=1, sort_keys=True), encoding="utf-8")
-        os.replace(draft, self.path)
+        try:
+            draft.write_text(json.dumps({"exercises": states}, indent=1, sort_keys=True), encoding="utf-8")
+            os.replace(draft, self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+            raise
         del _unsaved[self.path]
 
     def _set_aside(self):
@@ -139,14 +147,18 @@ def _parsed(text):
     try:
         states = json.loads(text)["exercises"]
         sound = all(
-            isinstance(state.get("attempts", 0), int)
-            and isinstance(state.get("hints", 0), int)
+            _is_count(state.get("attempts", 0))
+            and _is_count(state.get("hints", 0))
             and Outcome(state.get("outcome", Outcome.NOT_ATTEMPTED))
             for state in states.values()
         )
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return states if sound else None
+
+
+def _is_count(value):
+    return type(value) is int and value >= 0
 
 
 def _wait_for(file, seconds=2.0):

@@ -30,8 +30,11 @@ def hint(exercise_id: str, number: int | None = None) -> cards.Card:
     """The next hint of an exercise each time it is called, or the one with that number, counted from 1."""
     exercise = find(exercise_id)
     total = len(exercise.hints)
-    if number is not None and number not in range(1, total + 1):
-        raise ExerciseError(f"{exercise.id} has {total} hints; there is no hint {number!r}.")
+    if number is not None and (type(number) is not int or number not in range(1, total + 1)):
+        raise ExerciseError(
+            f"{exercise.id} has {total} hints; there is no hint {number!r}.",
+            expected=f"a whole number from 1 to {total}, or none for the next hint.",
+        )
     saved = Progress.here()
     number = number or min(saved.hints(exercise.id) + 1, total)
     trouble = saved.record_hint(exercise.id, number)

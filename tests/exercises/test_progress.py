@@ -78,6 +78,9 @@ def test_switched_off_nothing_is_written_but_hints_still_go_on(tmp_path, monkeyp
         b'{"exercises": {"04.x": {"outcome": "great"}}}',
         b'{"exercises": {"04.x": {"attempts": "many"}}}',
         b'{"exercises": {"04.x": 7}}',
+        b'{"exercises": {"04.x": {"hints": -7}}}',
+        b'{"exercises": {"04.x": {"attempts": true}}}',
+        b"[" * 100_000,
     ],
 )
 def test_a_damaged_file_is_set_aside_and_begun_anew(progress_file, text):
@@ -93,6 +96,21 @@ def test_where_nothing_can_be_written_the_state_is_kept_and_the_learner_told(tmp
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.json"))
     assert "could not be saved" in Progress.here().record("04.x", Outcome.PASSED)
     assert Progress.here().outcome("04.x") is Outcome.PASSED
+
+
+def test_a_folder_in_its_place_is_told_and_nothing_is_left_beside_it(progress_file):
+    progress_file.mkdir()
+    assert "could not be saved" in Progress.here().record("04.x", Outcome.PASSED)
+    assert {path.name for path in progress_file.parent.iterdir()} <= {"progress.json", "progress.lock"}
+
+
+def test_in_a_folder_that_is_gone_nothing_is_saved(tmp_path, monkeypatch):
+    monkeypatch.delenv("COURSE_PROGRESS")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert Progress.here().path is None
 
 
 def test_a_read_only_file_keeps_what_it_had_and_the_new_is_kept_in_memory(progress_file, monkeypatch):

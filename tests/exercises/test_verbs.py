@@ -2,6 +2,7 @@
 
 import sys
 
+import keras
 import pytest
 import tensorflow as tf
 
@@ -53,8 +54,8 @@ def test_a_hint_can_be_asked_for_by_number():
     assert str(cu.hint("04.compute_loss", 2)).startswith("Hint 2 of 3")
     assert str(cu.hint("04.compute_loss")).startswith("Hint 3 of 3")
     assert str(cu.hint("04.compute_loss", 1)).startswith("Hint 1 of 3")
-    for number in (0, 4, "x"):
-        with pytest.raises(ExerciseError, match="has 3 hints"):
+    for number in (0, 4, "x", 1.0, True, [1]):
+        with pytest.raises(ExerciseError, match=r"has 3 hints(.|\n)*a whole number from 1 to 3"):
             cu.hint("04.compute_loss", number)
 
 
@@ -95,3 +96,8 @@ def test_an_unsaved_progress_is_told_on_the_card(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.json"))
     verdict = cu.check("04.compute_loss", right)
     assert verdict.passed and "could not be saved" in str(verdict)
+
+
+def test_a_layer_in_the_place_of_the_function_that_makes_it_is_told():
+    verdict = cu.check("09.batch_norm", keras.layers.BatchNormalization(synchronized=True))
+    assert not verdict.passed and "You gave the layer itself" in verdict.message
