@@ -1,7 +1,5 @@
 """`fit`, `evaluate` and `predict` on several workers give what one device gives."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 from upstream_matrix import MATRIX, MIRRORED, MORE, SHAPES, alone, cluster, replicas_of_parts
@@ -71,8 +69,6 @@ def test_training_stopped_early(one_device):
 
 
 def test_tensorboard_wrote_its_events(one_device, trained):
-    if importlib.util.find_spec("tensorboard") is None:
-        pytest.skip("tensorboard is not installed")
     for worker in [one_device, *trained("2x1")[1]]:
         assert worker["callbacks"]["evaluated"]["event files"] == 2  # training and validation
 

@@ -4,7 +4,6 @@ A case is run the same way with several replicas and with one device. What it re
 """
 
 import collections
-import importlib.util
 import tempfile
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-TENSORBOARD = importlib.util.find_spec("tensorboard") is not None
 BATCH = 16  # 160 examples: ten steps an epoch
 Run = collections.namedtuple("Run", "weights history evaluated predicted")
 
@@ -431,9 +429,8 @@ def callbacks(strategy):
             keras.callbacks.EarlyStopping(patience=0, min_delta=0.02, restore_best_weights=True),
             keras.callbacks.ModelCheckpoint(f"{folder}/best.keras", save_best_only=True),
             keras.callbacks.LearningRateScheduler(lambda epoch: 0.8**epoch),
+            keras.callbacks.TensorBoard(f"{folder}/logs"),
         ]
-        if TENSORBOARD:
-            used.append(keras.callbacks.TensorBoard(f"{folder}/logs"))
         build = lambda: compile(classifier(keras.layers.Dense(16, "tanh")))  # noqa: E731
         done = train(
             strategy, build, *examples(), epochs=12, callbacks=used, validation_data=examples(30, seed=1)
