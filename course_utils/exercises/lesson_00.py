@@ -1,6 +1,7 @@
 """The exercises of lesson 00: replica, worker and global batch by counting; what a replica holds."""
 
 import contextlib
+import functools
 import multiprocessing
 import os
 from unittest import mock
@@ -14,41 +15,81 @@ from course_utils.exercises.model import Exercise, Mistake, lazy
 tf = lazy("tensorflow")
 devices = lazy("course_utils.devices")
 
-MANY_CORES = 96
 DEVICES = 4  # what the lesson's set-up cell asks for
+
+# The larger machine: a different number of everything that might be taken for the replicas.
+MANY_CORES = 96
+MANY_DEVICES = {"CPU": 16, "GPU": 8}
+OTHER_STRATEGY = 12  # replicas of every strategy but the one that is passed
 
 
 # --- count_replicas
 
 HERE = "replicas"
-ELSEWHERE = f"replicas, on a machine with {MANY_CORES} cores"
+ELSEWHERE = "replicas, on a larger machine"
 
 
 def count_cases(random):
     devices.simulate(DEVICES)
     return [
         {"about": f"a MirroredStrategy over {n} of {DEVICES} devices", "replicas": n}
-        for n in random.permutation([1, 2, 3, 4]).tolist()
+        # All devices last: the cards speak of the first wrong case, where devices are left over.
+        for n in [*random.permutation([1, 2, 3]).tolist(), DEVICES]
     ]
 
 
 def observe_count(answer, case):
     strategy = devices.mirrored(case["replicas"])
     here = returned.number(answer(strategy), "count_replicas")
-    with a_machine_with_many_cores():
+    with a_larger_machine(), another_size_of_other_strategies(strategy):
         elsewhere = returned.number(answer(strategy), "count_replicas")
     return {HERE: here, ELSEWHERE: elsewhere}
 
 
 @contextlib.contextmanager
-def a_machine_with_many_cores():
-    """Python's and psutil's ways to ask for the number of cores answer `MANY_CORES` in here."""
+def a_larger_machine():
+    """In here, whoever asks for the cores or the devices gets those of a larger machine."""
+    asked = [(os, "cpu_count"), (os, "process_cpu_count"), (psutil, "cpu_count")]
     with contextlib.ExitStack() as stack:
-        for module, name in ((os, "cpu_count"), (os, "process_cpu_count"), (psutil, "cpu_count")):
+
+        def answers(module, name, answer):
             if hasattr(module, name):
-                stack.enter_context(mock.patch.object(module, name, lambda *_, **__: MANY_CORES))
-        if hasattr(os, "sched_getaffinity"):
-            stack.enter_context(mock.patch.object(os, "sched_getaffinity", lambda _: set(range(MANY_CORES))))
+                stack.enter_context(mock.patch.object(module, name, answer))
+
+        for module, name in asked:
+            answers(module, name, lambda *_, **__: MANY_CORES)
+        answers(os, "sched_getaffinity", lambda _: set(range(MANY_CORES)))
+        for module in (tf.config, tf.config.experimental):
+            answers(module, "list_logical_devices", devices_of(tf.config.LogicalDevice, MANY_DEVICES))
+            answers(module, "list_physical_devices", devices_of(tf.config.PhysicalDevice, ONE_CPU))
+        yield
+
+
+ONE_CPU = {**MANY_DEVICES, "CPU": 1}  # logical CPU devices are parts of one physical
+
+
+def devices_of(kind_of_device, counts):
+    """A function that lists made-up devices, as `tf.config.list_logical_devices` does."""
+
+    def listed(device_type=None):
+        kinds = [device_type] if device_type else list(counts)
+        return [
+            kind_of_device(f"/device:{kind}:{number}", kind)
+            for kind in kinds
+            for number in range(counts.get(kind, 0))
+        ]
+
+    return listed
+
+
+@contextlib.contextmanager
+def another_size_of_other_strategies(strategy):
+    """In here, every strategy but this one says that it has `OTHER_STRATEGY` replicas."""
+    name = "num_replicas_in_sync"
+    owner = next(kind for kind in type(strategy).__mro__ if name in vars(kind))
+    true = vars(owner)[name]
+    told = property(lambda self: true.fget(self) if self is strategy else OTHER_STRATEGY)
+    with mock.patch.object(owner, name, told):
         yield
 
 
@@ -66,6 +107,15 @@ def never_changes(cases, seen, expected):
 
 def devices_of_this_process(strategy):
     return len(tf.config.list_logical_devices("CPU"))
+
+
+@functools.cache
+def strategy_of_the_notebook():
+    return devices.mirrored(DEVICES)
+
+
+def ask_another_strategy(strategy):
+    return strategy_of_the_notebook().num_replicas_in_sync
 
 
 COUNT_REPLICAS = Exercise(
@@ -103,11 +153,23 @@ COUNT_REPLICAS = Exercise(
             devices_of_this_process,
             went_wrong=lambda case, seen, expected: (
                 f"You find {seen[HERE]:g}: all devices that this process has. This strategy was given "
-                f"{case['replicas']} of them, so there are {case['replicas']} replicas. The other devices "
-                "are idle."
+                f"{case['replicas']} of them: {count(case['replicas'], 'replica')}. Devices that no strategy "
+                "was given are idle."
             ),
             try_this="Ask the strategy that was passed to you, not TensorFlow as a whole.",
             variants=[lambda strategy: len(tf.config.list_logical_devices())],
+        ),
+        Mistake(
+            "another strategy was asked",
+            ask_another_strategy,
+            went_wrong=lambda case, seen, expected: (
+                f"You find {count(seen[HERE], 'replica')}, whatever strategy is passed; this one has "
+                f"{case['replicas']}. You asked another strategy: one made earlier in the notebook, or the "
+                "default one that `tf.distribute.get_strategy()` gives outside a scope. That is right only "
+                "as long as both happen to agree."
+            ),
+            try_this="Ask the strategy that was passed, by its name in the `def` line.",
+            variants=[lambda strategy: tf.distribute.get_strategy().num_replicas_in_sync],
         ),
         Mistake(
             "a process is a replica",
@@ -128,6 +190,7 @@ COUNT_REPLICAS = Exercise(
                 "that the strategy was given, and virtual CPU devices are devices too."
             ),
             try_this="Ask the strategy itself: it knows its devices, of whatever kind.",
+            variants=[lambda strategy: len(tf.config.list_logical_devices("GPU"))],
         ),
         Mistake(
             "the largest replica id",
@@ -150,11 +213,12 @@ COUNT_REPLICAS = Exercise(
             "a fixed number",
             lambda strategy: 2,
             went_wrong=lambda case, seen, expected: (
-                f"You find {seen[HERE]:g} whatever strategy is passed; this one has {case['replicas']}. A "
-                "script with a number written in is wrong on the next machine, without any error."
+                f"You find {seen[HERE]:g} whatever strategy is passed; this one has {case['replicas']}. The "
+                "number is written in, or comes from something made earlier in the notebook: it is wrong on "
+                "the next machine, without any error."
             ),
             try_this="Read it from the argument `strategy`.",
-            variants=[lambda strategy: 8],
+            variants=[lambda strategy: 8, lambda strategy: DEVICES, lambda strategy: 0],
             recognises=never_changes,
         ),
     ],
@@ -342,7 +406,8 @@ MEMORY = Exercise(
         "Two kinds of things lie in a replica's memory: those that every replica holds in full, and those "
         "of which it holds a share. Which are which?",
         "In full: the weights, one gradient for each weight, and `slots` numbers of the optimizer for each "
-        "weight. A share: the examples of the batch.",
+        "weight. A share: the examples of the batch. `slots` counts numbers, not bytes: each is as large as "
+        "a weight, so one slot for every weight takes `weight_bytes` once more.",
         "`(2 + slots) * weight_bytes`, plus `bytes_per_example` for each of this replica's examples.",
     ],
     cases=memory_cases,
@@ -374,13 +439,14 @@ MEMORY = Exercise(
             try_this="How many examples of the global batch does one replica take?",
         ),
         Mistake(
-            "gradients forgotten",
+            "weights or gradients forgotten",
             lambda weights, slots, example, batch, replicas: (
                 (1 + slots) * weights + example * batch / replicas
             ),
             went_wrong=lambda case, seen, expected: (
-                f"{expected[MEGABYTES] - seen[MEGABYTES]:.4g} MB are missing, as much as the weights take. "
-                "In every step each weight gets a gradient, and gradients lie in memory too."
+                f"{expected[MEGABYTES] - seen[MEGABYTES]:.4g} MB are missing, as much as the weights take: "
+                "either the weights themselves, or their gradients. In every step each weight gets a "
+                "gradient, and both lie in memory."
             ),
             try_this="Count the weights twice: once for themselves, once for their gradients.",
         ),
@@ -390,9 +456,15 @@ MEMORY = Exercise(
             went_wrong=lambda case, seen, expected: (
                 f"{expected[MEGABYTES] - seen[MEGABYTES]:.4g} MB are missing. This optimizer keeps "
                 f"{count(case['slots'], 'number')} of its own for each weight (momentum keeps 1, Adam 2), "
-                "and each replica keeps all of them."
+                "and each replica keeps all of them. (`slots` counts those numbers: added as it is, it is a "
+                "byte or two.)"
             ),
-            try_this="`slots` more copies, each as large as the weights.",
+            try_this="`slots` more copies, each as large as the weights: `slots * weight_bytes`.",
+            variants=[
+                lambda weights, slots, example, batch, replicas: (
+                    2 * weights + slots + example * batch / replicas
+                ),
+            ],
         ),
         Mistake(
             "weights and examples alone",
@@ -400,6 +472,55 @@ MEMORY = Exercise(
             went_wrong="That is enough to *use* the model, not to train it: gradients and the optimizer's "
             "own numbers are missing.",
             try_this="For each weight: itself, its gradient, and `slots` numbers of the optimizer.",
+        ),
+        Mistake(
+            "neither weights nor gradients",
+            lambda weights, slots, example, batch, replicas: slots * weights + example * batch / replicas,
+            went_wrong=lambda case, seen, expected: (
+                f"{expected[MEGABYTES] - seen[MEGABYTES]:.4g} MB are missing: the weights, and as much again "
+                "for their gradients. You counted only the optimizer's numbers and the examples."
+            ),
+            try_this="For each weight: itself, its gradient, and `slots` numbers of the optimizer.",
+        ),
+        Mistake(
+            "model or examples forgotten",
+            lambda weights, slots, example, batch, replicas: (2 + slots) * weights,
+            went_wrong=lambda case, seen, expected: (
+                f"{expected[MEGABYTES] - seen[MEGABYTES]:.4g} MB are missing. A replica holds two kinds of "
+                "things: the model (weights, gradients, optimizer), and its own examples with what the "
+                "layers make of them. One of the two is not in your sum."
+            ),
+            try_this="Add both: what every replica holds in full, and its share of the batch.",
+            variants=[lambda weights, slots, example, batch, replicas: example * batch / replicas],
+        ),
+        Mistake(
+            "batch multiplied by the replicas",
+            lambda weights, slots, example, batch, replicas: (
+                (2 + slots) * weights + example * batch * replicas
+            ),
+            went_wrong=lambda case, seen, expected: (
+                f"You get {seen[MEGABYTES]:.4g} MB: you multiplied {case['batch']} examples by "
+                f"{case['replicas']} replicas. The *global* batch is all examples of a step already; each "
+                f"replica takes {case['batch'] // case['replicas']} of them."
+            ),
+            try_this="From the global batch down to one replica: multiply or divide?",
+        ),
+        Mistake(
+            "4 bytes counted twice",
+            lambda weights, slots, example, batch, replicas: (
+                (2 + 4 * slots) * weights + example * batch / replicas
+            ),
+            went_wrong=lambda case, seen, expected: (
+                f"{seen[MEGABYTES] - expected[MEGABYTES]:.4g} MB too many: you multiplied by 4 bytes a "
+                "number, but `weight_bytes` is in bytes already. One number for each weight takes as much "
+                "as the weights."
+            ),
+            try_this="Leave the 4 out: `slots * weight_bytes` is in bytes.",
+            variants=[
+                lambda weights, slots, example, batch, replicas: (
+                    4 * (2 + slots) * weights + example * batch / replicas
+                ),
+            ],
         ),
         Mistake(
             "all replicas together",

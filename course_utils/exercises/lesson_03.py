@@ -9,7 +9,7 @@ from course_utils.exercises import returned
 from course_utils.exercises.model import Exercise, Mistake
 
 MESSAGES, BYTES, SPARE = "messages sent", "bytes sent", "bytes too many"
-NEIGHBOURS, HEARD = "ranks sent to", "ranks heard of"
+NEIGHBOURS, HEARD = "ranks sent to", "ranks whose numbers arrived (own included)"
 
 
 def ring_cases(random):
@@ -37,8 +37,8 @@ def observe_ring(answer, case):
         **_by_rank(sums),
         MESSAGES: traffic.messages,
         **_bytes_seen(traffic.bytes_sent, n, case["arrays"][0].nbytes),
-        NEIGHBOURS: _each(np.count_nonzero(traffic.messages_between, axis=1)),
-        HEARD: _each(map(len, reached)),
+        NEIGHBOURS: np.count_nonzero(traffic.messages_between, axis=1).tolist(),
+        HEARD: [len(ranks) for ranks in reached],
     }
 
 
@@ -51,14 +51,9 @@ def expected_ring(case):
         **_by_rank([whole] * n),
         MESSAGES: messages,
         **cost,
-        NEIGHBOURS: _each([1] * n),
-        HEARD: _each([n] * n),
+        NEIGHBOURS: [1] * n,
+        HEARD: [n] * n,
     }
-
-
-def _each(counts):
-    """One count a rank, as text: these are facts to compare, not numbers to be off by a factor."""
-    return ", ".join(str(count) for count in counts)
 
 
 def _by_rank(sums):
@@ -324,8 +319,9 @@ RING = Exercise(
             "sent for show",
             sends_for_show,
             went_wrong=lambda case, seen, expected: (
-                f"Messages were sent, but rank 0 heard of {seen[HEARD][0]} of {expected[HEARD][0]} ranks: "
-                "the sums were not made of what arrived."
+                f"Messages were sent, but what arrived was not enough to make these sums of. Of "
+                f"{len(case['arrays'])} ranks, the numbers of {min(seen[HEARD])} reached one of them (its "
+                "own included): the rest was read straight from `arrays`."
             ),
             try_this="Use what `send` returns, and nothing else of another rank.",
             recognises=_sent_for_show,
@@ -622,6 +618,36 @@ SUM_OR_MEAN = Exercise(
             try_this="The same operation above and below the line.",
         ),
         Mistake(
+            "upside down",
+            lambda correct, seen, all_reduce: all_reduce("SUM", seen) / all_reduce("SUM", correct),
+            variants=[
+                lambda correct, seen, all_reduce: all_reduce("MEAN", seen) / all_reduce("MEAN", correct),
+                lambda correct, seen, all_reduce: all_reduce("SUM", seen / max(correct, 1)),
+                lambda correct, seen, all_reduce: all_reduce("MEAN", seen / max(correct, 1)),
+                lambda correct, seen, all_reduce: seen / max(correct, 1),
+                lambda correct, seen, all_reduce: seen / correct,
+            ],
+            went_wrong=lambda case, seen, expected: (
+                f"An accuracy of {_times(case, seen)}? It can be 1 at most. You divided the examples by the "
+                "right answers: the fraction is upside down."
+            ),
+            try_this="Accuracy = right answers / examples. Turn the fraction round.",
+        ),
+        Mistake(
+            "integer division",
+            lambda correct, seen, all_reduce: all_reduce("SUM", correct) // all_reduce("SUM", seen),
+            variants=[
+                lambda correct, seen, all_reduce: all_reduce("MEAN", correct) // all_reduce("MEAN", seen),
+                lambda correct, seen, all_reduce: all_reduce("MEAN", correct // max(seen, 1)),
+                lambda correct, seen, all_reduce: all_reduce("SUM", correct // max(seen, 1)),
+                lambda correct, seen, all_reduce: correct // max(seen, 1),
+                lambda correct, seen, all_reduce: int(all_reduce("SUM", correct) / all_reduce("SUM", seen)),
+            ],
+            went_wrong="An accuracy lies between 0 and 1, and `//` (or `int`) drops all behind the point: "
+            "only whole numbers are left.",
+            try_this="Divide with `/`: add up both counts first, divide last.",
+        ),
+        Mistake(
             "one leaves, the others wait",
             _leaves_early,
             went_wrong="A replica without examples returned before the all-reduce. The others wait in it "
@@ -644,18 +670,18 @@ def bytes_cases(random):
     ]
 
 
+SENT = "bytes that each worker sends"
+
+
 def observe_bytes(answer, case):
-    return {
-        "bytes that each worker sends": returned.number(
-            answer(case["workers"], case["size"]), "bytes_per_worker"
-        )
-    }
+    sent = returned.number(answer(case["workers"], case["size"]), "bytes_per_worker")
+    return {SENT: round(sent) if np.isfinite(sent) else sent}  # whole bytes, written like the expected ones
 
 
 def expected_bytes(case):
     """Counted, not computed: a chunk is sent once in each of the 2(n-1) rounds."""
     chunk = case["size"] // case["workers"]
-    return {"bytes that each worker sends": sum(chunk for _ in range(2 * (case["workers"] - 1)))}
+    return {SENT: sum(chunk for _ in range(2 * (case["workers"] - 1)))}
 
 
 BYTES_PER_WORKER = Exercise(
@@ -701,10 +727,53 @@ BYTES_PER_WORKER = Exercise(
             try_this="Try 1 and 2 workers by hand.",
         ),
         Mistake(
+            "one message",
+            lambda workers, array_bytes: array_bytes / workers,
+            went_wrong="This is one chunk: what a worker sends in one round.",
+            try_this="Multiply by the rounds: how many are there in both halves together?",
+        ),
+        Mistake(
             "one round each half",
             lambda workers, array_bytes: 2 * array_bytes / workers,
             went_wrong="This is two chunks: one round of each half. There are n-1 rounds in each.",
             try_this="Multiply by the rounds.",
+        ),
+        Mistake(
+            "upside down",
+            lambda workers, array_bytes: 2 * workers * array_bytes / (workers - 1),
+            variants=[
+                lambda workers, array_bytes: workers / (workers - 1) * array_bytes,
+                lambda workers, array_bytes: 2 * workers * array_bytes / max(workers - 1, 1),
+                lambda workers, array_bytes: 2 * workers * array_bytes / (workers - 1) if workers > 1 else 0,
+                lambda workers, array_bytes: workers * array_bytes / (workers - 1) if workers > 1 else 0,
+            ],
+            went_wrong="The fraction is upside down: n / (n-1) of the array grows above 1, and with one "
+            "worker it divides by 0. A chunk is 1/n of the array, and there are n-1 rounds in each half.",
+            try_this="(n-1) above the line, n below.",
+        ),
+        Mistake(
+            "divided by the rounds",
+            lambda workers, array_bytes: array_bytes / (2 * (workers - 1)),
+            variants=[
+                lambda workers, array_bytes: 2 * array_bytes / (workers - 1),
+                lambda workers, array_bytes: array_bytes / (workers - 1),
+            ],
+            went_wrong="You divided by the number of rounds, which is 0 with one worker. Each round sends "
+            "something more, so rounds multiply; it is the number of *chunks* that divides.",
+            try_this="Rounds × size of a chunk. How large is a chunk?",
+        ),
+        Mistake(
+            "integer division came first",
+            lambda workers, array_bytes: 2 * (workers - 1) // workers * array_bytes,
+            variants=[
+                lambda workers, array_bytes: (workers - 1) // workers * 2 * array_bytes,
+            ],
+            went_wrong=lambda case, seen, expected: (
+                f"You get {seen[SENT] / case['size']:g} × the array where it should be "
+                f"{expected[SENT] / case['size']:g} ×: `//` drops what is behind the point, and what is left "
+                "is a whole number of arrays."
+            ),
+            try_this="Use `/`, or divide last: `… * array_bytes // workers`.",
         ),
         Mistake(
             "one array",
