@@ -229,7 +229,20 @@ def has_no_lists(cases, seen, expected):
         for pair in zip(s[ADDRESSES], e[ADDRESSES], strict=True)
     ]
     same = all(ADDRESS.findall(text) == ADDRESS.findall(right) for text, right in pairs)
-    return same and says_json(seen) and any(text != right for text, right in pairs)
+    return same and says_json(seen) and any("'" in text for text, _ in pairs)
+
+
+def renames_the_types(cases, seen, expected):
+    """The right lists, everywhere under other names."""
+    pairs = [[lists_in(one[ADDRESSES][0]) for one in both] for both in zip(seen, expected, strict=True)]
+    return says_json(seen) and all(
+        mine != right and sorted(mine.values()) == sorted(right.values()) for mine, right in pairs
+    )
+
+
+def lists_in(text):
+    """By type, what stands behind it in what `cluster_text` wrote."""
+    return {kind: hosts for kind, _, hosts in (part.partition(": ") for part in text.split(" | "))}
 
 
 ADDRESS = re.compile(r"[\w.]+:\d+")
@@ -376,6 +389,23 @@ MAKE_TF_CONFIG = Exercise(
                 "know its workers, nor they the chief."
             ),
             try_this='The "cluster" part is all of `hosts`, whatever `type` this process has.',
+        ),
+        Mistake(
+            "types renamed",
+            lambda hosts, kind, index: json.dumps(
+                config({k.upper(): addresses for k, addresses in hosts.items()}, kind.upper(), index)
+            ),
+            went_wrong=lambda case, seen, expected: (
+                f"Process 0 lists `{seen[ADDRESSES][0]}`; expected is `{expected[ADDRESSES][0]}`. "
+                "The types are words that TensorFlow looks for, letter by letter."
+            ),
+            try_this="Keep the keys of `hosts` and `type` as they are given.",
+            variants=[
+                lambda hosts, kind, index: json.dumps(
+                    config({f"{k}s": addresses for k, addresses in hosts.items()}, kind, index)
+                )
+            ],
+            recognises=renames_the_types,
         ),
         Mistake(
             "counted from 1",
