@@ -227,7 +227,7 @@ def _check_here(configs: Sequence[str]) -> None:
                 f"{host}, the address of {task}, is not this machine, and LocalCluster starts all here.",
                 cure=f'Write "127.0.0.1:{port}" for {task}; for several machines start a script on each.',
             )
-        if port in seen:
+        if port and port in seen:
             raise ConfigError(
                 f"{seen[port]} and {task} both have port {port} of this machine, by two of its names.",
                 cure=f"Give {task} another port.",
