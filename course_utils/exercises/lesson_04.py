@@ -12,6 +12,7 @@ from course_utils.exercises import returned
 from course_utils.exercises.model import Exercise, Mistake, lazy
 
 tf = lazy("tensorflow")
+keras = lazy("keras")
 devices = lazy("course_utils.devices")
 
 LOSS = "loss, summed over the replicas"
@@ -189,15 +190,38 @@ COMPUTE_LOSS = Exercise(
             ),
             try_this="Leave one of the two divisions out. Which one is right for a last batch that is "
             "shorter?",
+            variants=[lambda errors, batch: tf.nn.compute_average_loss(errors) / replicas_here()],
         ),
         Mistake(
-            "mean, then divided by the batch",
+            "divided twice: a mean, then the batch",
             lambda errors, batch: tf.reduce_mean(errors) / batch,
             went_wrong=lambda case, seen, expected: (
-                f"You get {times(seen, expected)}: the mean has already divided by the replica's own "
-                "examples, and you divide by the global batch on top."
+                f"You get {times(seen, expected)}: a mean has already divided by a number of examples, and "
+                "you divide by the global batch on top. (`tf.reduce_mean` takes a mean, and so do "
+                "`tf.nn.compute_average_loss` and the losses of Keras with their default reduction.)"
             ),
             try_this="Take the sum, not the mean, and divide once.",
+            variants=[
+                lambda errors, batch: keras.losses.MeanAbsoluteError()(tf.zeros_like(errors), errors) / batch,
+                lambda errors, batch: tf.nn.compute_average_loss(errors) / batch,
+                lambda errors, batch: tf.nn.compute_average_loss(errors, global_batch_size=batch) / batch,
+            ],
+        ),
+        Mistake(
+            "counted once for each replica",
+            lambda errors, batch: over_all("SUM", tf.reduce_sum(errors)) / batch,
+            went_wrong=lambda case, seen, expected: (
+                f"On {case['replicas']} replicas you get {times(seen, expected)}. You probably added up the "
+                "errors of all replicas yourself, with an all-reduce: then each replica returns the loss of "
+                f"the *whole* batch, and the sum over the {case['replicas']} replicas counts it "
+                f"{case['replicas']} times."
+            ),
+            try_this="Return this replica's part only: its own errors, over the global batch. The sum over "
+            "the replicas comes by itself.",
+            variants=[
+                lambda errors, batch: over_all("SUM", tf.reduce_sum(errors) / batch),
+                lambda errors, batch: tf.reduce_sum(errors) / batch * replicas_here(),
+            ],
         ),
         Mistake(
             "equal shares taken for granted",
@@ -346,6 +370,30 @@ def squares(weights):
     return tf.add_n([tf.reduce_sum(weight**2) for weight in weights])
 
 
+def squared_sums(weights):
+    return tf.add_n([tf.reduce_sum(weight) ** 2 for weight in weights])
+
+
+def fixed_divisors(cases, seen, expected):
+    """By what the L2 term was divided on each case, told from the loss; the divisor that is right is N."""
+    for case, one, right in zip(cases, seen, expected, strict=True):
+        whole = case["strength"] * float(np.sum(case["kernel"] ** 2) + case["bias"] ** 2)
+        yield whole * case["replicas"] / (one[LOSS] - right[LOSS] + whole)
+
+
+def is_divided_by_a_fixed_number(cases, seen, expected):
+    """One divisor of the L2 term on any number of replicas, in the loss and in the bias's step alike."""
+    divisors = np.array([*fixed_divisors(cases, seen, expected)])
+    steps = np.array([right[BIAS] - one[BIAS] for one, right in zip(seen, expected, strict=True)])
+    pulls = np.array([2 * LEARNING_RATE * case["strength"] * case["bias"] for case in cases])
+    times_too_often = np.array([case["replicas"] for case in cases]) / divisors - 1
+    return (
+        1.5 < divisors[0] < 100
+        and np.allclose(divisors, divisors[0], rtol=1e-2)
+        and np.allclose(steps, pulls * times_too_often, atol=1e-5)
+    )
+
+
 def mean_loss(errors, batch):
     return tf.reduce_sum(errors) / batch
 
@@ -407,6 +455,21 @@ L2_LOSS = Exercise(
             ],
         ),
         Mistake(
+            "divided twice: a mean, then the batch",
+            lambda errors, weights, batch, strength: (
+                tf.reduce_mean(errors) / batch + strength * squares(weights) / replicas_here()
+            ),
+            went_wrong="The loss of the examples is too small: a mean has already divided by a number of "
+            "examples, and you divide by the global batch on top. (`tf.reduce_mean` takes a mean, and so do "
+            "the losses of Keras with their default reduction.)",
+            try_this="Put your `compute_loss` here for the first part.",
+            variants=[
+                lambda errors, weights, batch, strength: (
+                    tf.reduce_mean(errors) / batch + strength * squares(weights)
+                )
+            ],
+        ),
+        Mistake(
             "everything divided by the replicas",
             lambda errors, weights, batch, strength: (
                 (mean_loss(errors, batch) + strength * squares(weights)) / replicas_here()
@@ -445,6 +508,67 @@ L2_LOSS = Exercise(
             went_wrong="The L2 term adds up the weights themselves, not their squares: a negative weight "
             "then makes the loss smaller, and is pushed further from zero.",
             try_this="Square each weight before adding up.",
+        ),
+        Mistake(
+            "strength forgotten",
+            lambda errors, weights, batch, strength: (
+                mean_loss(errors, batch) + squares(weights) / replicas_here()
+            ),
+            went_wrong=lambda case, seen, expected: (
+                f"`strength` is not used: it is {case['strength']:g} here, and your L2 term is added as if "
+                "it were 1."
+            ),
+            try_this="The term is strength × the sum of all squared weights.",
+            variants=[
+                lambda errors, weights, batch, strength: mean_loss(errors, batch) + squares(weights),
+            ],
+        ),
+        Mistake(
+            "square of the sum",
+            lambda errors, weights, batch, strength: (
+                mean_loss(errors, batch) + strength * squared_sums(weights) / replicas_here()
+            ),
+            went_wrong=lambda case, seen, expected: (
+                "You added up the weights and squared the sum. L2 is the sum of the squares: for 3 and -3 "
+                "that is 18, and the square of their sum is 0."
+            ),
+            try_this="First square, then add up: `tf.reduce_sum(weight ** 2)`.",
+            variants=[
+                lambda errors, weights, batch, strength: (
+                    mean_loss(errors, batch) + strength * squared_sums(weights)
+                ),
+                lambda errors, weights, batch, strength: (
+                    mean_loss(errors, batch)
+                    + strength
+                    * tf.add_n([tf.reduce_sum(weight) for weight in weights]) ** 2
+                    / replicas_here()
+                ),
+                lambda errors, weights, batch, strength: (
+                    mean_loss(errors, batch)
+                    + strength * tf.add_n([tf.reduce_sum(weight) for weight in weights]) ** 2
+                ),
+            ],
+        ),
+        Mistake(
+            "number of replicas hard-coded",
+            lambda errors, weights, batch, strength: (
+                mean_loss(errors, batch) + strength * squares(weights) / 4
+            ),
+            went_wrong=lambda case, seen, expected: (
+                f"You divide the L2 term by {next(fixed_divisors([case], [seen], [expected])):.3g} however "
+                f"many replicas there are; here there {'is' if case['replicas'] == 1 else 'are'} "
+                f"{case['replicas']}. The number fits until the script runs on another machine."
+            ),
+            try_this="Ask for the number: `tf.distribute.get_strategy().num_replicas_in_sync`.",
+            variants=[
+                lambda errors, weights, batch, strength: (
+                    mean_loss(errors, batch) + strength * squares(weights) / 2
+                ),
+                lambda errors, weights, batch, strength: (
+                    mean_loss(errors, batch) + strength * squares(weights) / 8
+                ),
+            ],
+            recognises=is_divided_by_a_fixed_number,
         ),
         Mistake(
             "no L2 term",
@@ -491,6 +615,31 @@ def over_all(how, value):
     return tf.distribute.get_replica_context().all_reduce(how, value)
 
 
+def about_nan(case, seen):
+    """What a NaN in the loss comes from; nothing where there is none."""
+    if not np.isnan(seen[LOSS]):
+        return ""
+    return (
+        f" The examples lie as {cut(case)}: on a replica without any, the mean is 0 / 0, which is NaN, and "
+        "so is the sum. The weights go on, only wrong: nothing has no gradient."
+    )
+
+
+def over_count_of(count_here):
+    """A wrong answer that divides by the all-reduce of what `count_here(errors)` gives."""
+    return lambda errors: tf.reduce_sum(errors) / over_all("SUM", count_here(errors))
+
+
+def over_result_of(method, *how, **more):
+    """A wrong answer that asks the strategy, which answers only outside the replicas."""
+
+    def uneven_loss(errors):
+        ask = getattr(tf.distribute.get_strategy(), method)
+        return tf.reduce_sum(errors) / ask(*how, examples_here(errors), **more)
+
+    return uneven_loss
+
+
 def cut(case):
     """How the batch lies on the replicas, in words: "2 + 2 + 1 + 0"."""
     return " + ".join(str(len(share)) for share in shares_of(case["x"], case["replicas"]))
@@ -518,9 +667,10 @@ UNEVEN_BATCH = Exercise(
         Mistake(
             "mean per replica",
             lambda errors: tf.reduce_mean(errors),
-            went_wrong="Each replica took the mean over its own examples, so the sum over the replicas "
-            "counts one mean for each. On a replica without examples the mean is 0 / 0, which is NaN, and so "
-            "is the sum. The weights go on, only wrong: nothing has no gradient.",
+            went_wrong=lambda case, seen, expected: (
+                "Each replica took the mean over its own examples, so the sum over the replicas counts one "
+                f"mean for each.{about_nan(case, seen)}"
+            ),
             try_this="Divide the sum by the number of examples on *all* replicas.",
             variants=[lambda errors: tf.reduce_sum(errors) / examples_here(errors)],
         ),
@@ -594,6 +744,69 @@ UNEVEN_BATCH = Exercise(
             ),
             try_this="Return only this replica's part: its own errors, over the SUM of all counts.",
             variants=[lambda errors: tf.reduce_sum(errors) / over_all("MEAN", examples_here(errors))],
+        ),
+        Mistake(
+            "divided twice: a mean, then the batch",
+            lambda errors: tf.reduce_mean(errors) / over_all("SUM", examples_here(errors)),
+            went_wrong=lambda case, seen, expected: (
+                "A mean has already divided by this replica's examples, and you divide by the examples of "
+                f"all replicas on top.{about_nan(case, seen)}"
+            ),
+            try_this="Take the sum of this replica's errors, not their mean, and divide once.",
+            variants=[
+                lambda errors: (
+                    tf.math.divide_no_nan(tf.reduce_sum(errors), examples_here(errors))
+                    / over_all("SUM", examples_here(errors))
+                ),
+                lambda errors: (
+                    tf.reduce_sum(errors) / over_all("SUM", examples_here(errors)) / replicas_here()
+                ),
+            ],
+        ),
+        Mistake(
+            "the count is not a float32",
+            over_count_of(tf.size),
+            went_wrong="The count of the examples has another type than the errors: `tf.size` and `len` "
+            "count in integers, the errors are float32, and TensorFlow does not mix types by itself.",
+            try_this="Cast the count before the all-reduce: "
+            "`tf.cast(tf.size(per_example_loss), tf.float32)`.",
+            variants=[
+                over_count_of(lambda errors: tf.size(errors, out_type=tf.int64)),
+                over_count_of(lambda errors: tf.cast(tf.size(errors), tf.float64)),
+                lambda errors: tf.reduce_sum(errors) * (1 / over_all("SUM", tf.size(errors))),
+            ],
+        ),
+        Mistake(
+            "a Python number in the all-reduce",
+            over_count_of(len),
+            went_wrong="`len` gives a number of Python's own. An all-reduce sends tensors between devices, "
+            "and wants to know their type (`dtype`), which a plain number has not.",
+            try_this="Make it a tensor first: `tf.cast(tf.size(per_example_loss), tf.float32)`, or "
+            "`tf.constant(len(per_example_loss), tf.float32)`.",
+            variants=[
+                over_count_of(lambda errors: float(len(errors))),
+                over_count_of(lambda errors: np.float32(len(errors))),
+            ],
+        ),
+        Mistake(
+            "the strategy asked inside a replica",
+            over_result_of("reduce", "SUM", axis=None),
+            went_wrong="`strategy.reduce` (as `gather` and `run`) belongs outside: it takes what all "
+            "replicas have returned, after `strategy.run`. Your function runs *inside*, once on each "
+            "replica, and sees only its own share.",
+            try_this='Inside a replica: `tf.distribute.get_replica_context().all_reduce("SUM", …)`.',
+            variants=[
+                over_result_of("gather", axis=0),
+                over_result_of("all_reduce", "SUM"),
+            ],
+        ),
+        Mistake(
+            "SUM or MEAN not said",
+            lambda errors: (
+                tf.reduce_sum(errors) / tf.distribute.get_replica_context().all_reduce(examples_here(errors))
+            ),
+            went_wrong="`all_reduce` takes two things: how to reduce, and then what. One of them is missing.",
+            try_this='`tf.distribute.get_replica_context().all_reduce("SUM", …)`, with the count for `…`.',
         ),
         Mistake(
             "batch size hard-coded",
