@@ -765,7 +765,7 @@ UNEVEN_BATCH = Exercise(
         ),
         Mistake(
             "the count is not a float32",
-            over_count_of(tf.size),
+            over_count_of(lambda errors: tf.size(errors)),
             went_wrong="The count of the examples has another type than the errors: `tf.size` and `len` "
             "count in integers, the errors are float32, and TensorFlow does not mix types by itself.",
             try_this="Cast the count before the all-reduce: "

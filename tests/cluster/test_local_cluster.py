@@ -295,7 +295,7 @@ def test_a_stack_waits_in_tensorflow_only_where_tensorflow_waits():
 
     from course_utils.cluster.diagnosis import in_tensorflow
 
-    mine, python = ("/home/me/train.py", 1, "train", ""), (threading.__file__, 1, "wait", "")
+    mine, python = ("/somewhere/train.py", 1, "train", ""), (threading.__file__, 1, "wait", "")
     tensorflow = ("/x/site-packages/tensorflow/python/ops.py", 1, "run", "")
     mapped = (multiprocessing.pool.__file__, 1, "map", "")
     assert in_tensorflow([mine, tensorflow]) and in_tensorflow([mine, tensorflow, mapped, python])
