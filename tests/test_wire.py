@@ -42,6 +42,13 @@ def test_leaves_the_connection_open_and_no_descriptor_behind(connection):
     assert len(os.listdir("/proc/self/fd")) == open_before
 
 
+@linux_only
+def test_leaves_out_what_was_sent_again(connection, monkeypatch):
+    info = bytes(wire._SENT_AT) + wire._COUNTS.pack(1000, 1000)
+    monkeypatch.setattr(socket.socket, "getsockopt", lambda *_: info)
+    assert wire.bytes_sent() == 0
+
+
 def test_is_nan_where_the_system_does_not_tell(monkeypatch):
     monkeypatch.delattr(socket, "TCP_INFO", raising=False)
     assert math.isnan(wire.bytes_sent())

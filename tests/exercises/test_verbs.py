@@ -86,7 +86,7 @@ def test_a_release_without_solutions_says_so_and_still_checks(without_solutions)
     assert cu.check("04.compute_loss", lambda a, b: tf.reduce_mean(a)).mistake == "mean per replica"
 
 
-def test_a_release_without_the_whole_folder_says_so_too(monkeypatch):
+def test_a_release_without_the_whole_folder_says_so_too(without_solutions, monkeypatch):
     monkeypatch.setitem(sys.modules, "course_utils.solutions", None)
     assert "comes without solutions" in str(cu.solution("04.compute_loss"))
 
