@@ -16,11 +16,10 @@ _LEVEL = "TF_CPP_MIN_LOG_LEVEL"  # 0 everything, 1 no notes, 2 no warnings, 3 no
 
 
 def tensorflow() -> None:
-    """Make the next import of TensorFlow quiet, unless it is imported or its log level is set already."""
-    if _LEVEL in os.environ or "tensorflow" in sys.modules:
-        return
-    os.environ[_LEVEL] = "3"  # "no GPU" is logged as an error
-    sys.meta_path.insert(0, _Finder())
+    """Make the next import of TensorFlow quiet, unless it is imported or a log level asks for more."""
+    level = os.environ.setdefault(_LEVEL, "3")  # "no GPU" is logged as an error
+    if level == "3" and "tensorflow" not in sys.modules:  # a child process inherits our 3
+        sys.meta_path.insert(0, _Finder())
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -18,9 +18,10 @@ def python(code, **environment):
     )
 
 
-def test_tensorflow_is_imported_and_started_without_a_word():
+@pytest.mark.parametrize("inherited", [{}, {"TF_CPP_MIN_LOG_LEVEL": "3"}])
+def test_tensorflow_is_imported_and_started_without_a_word(inherited):
     code = "import course_utils, tensorflow as tf; print(tf.config.list_logical_devices('CPU')[0].name)"
-    done = python(code)
+    done = python(code, **inherited)
     assert done.stdout.strip() == "/device:CPU:0"
     assert done.stderr == ""
 
