@@ -1,6 +1,8 @@
 """`course …` on the command line: thin, over plain functions."""
 
 import math
+import signal
+import sys
 from pathlib import Path
 
 import click
@@ -83,6 +85,8 @@ def run(lessons, profile, jobs, time_limit, save_in, folder):
     from course_utils.notebooks import report, sources
     from course_utils.notebooks import run as runs
 
+    # As an interrupt would: kernels are ended and temporary folders removed on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     paths = sources.find(lessons, folder or sources.FOLDER)
     outcomes = runs.run(paths, profile=profile, jobs=jobs, time_limit=time_limit, save_in=save_in)
     if not report.follow(outcomes, total=len(paths)):

@@ -105,7 +105,8 @@ def test_a_kernel_that_does_not_start_is_reported_with_its_last_words(write, tmp
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_kernel_stays_when_a_run_is_ended(number, write, folder, tmp_path):
-    mark = tmp_path / "waiting"
+    mark, temporary = tmp_path / "waiting", tmp_path / "temporary"
+    temporary.mkdir()
     write(
         textwrap.dedent(f"""\
             # %%
@@ -115,7 +116,12 @@ def test_no_kernel_stays_when_a_run_is_ended(number, write, folder, tmp_path):
             """)
     )
     command = [sys.executable, "-m", "course_utils.cli", "run", "--folder", str(folder)]
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    running = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"TMPDIR": str(temporary)},
+    )
     try:
         wait_until(lambda: mark.exists() or running.poll() is not None)
         family = psutil.Process(running.pid).children(recursive=True)
@@ -124,6 +130,8 @@ def test_no_kernel_stays_when_a_run_is_ended(number, write, folder, tmp_path):
         running.wait(30)
         _, alive = psutil.wait_procs(family, timeout=30)
         assert alive == []
+        if number != signal.SIGKILL:  # which leaves no time to remove anything
+            assert list(temporary.glob("course-*")) == []
     finally:
         running.kill()
         running.wait()
