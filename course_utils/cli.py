@@ -130,5 +130,15 @@ def lint(lessons, folder):
     click.echo("No findings.")
 
 
+@main.command()
+def coverage():
+    """Show what the course promises to teach, with the cell and the test that prove each row."""
+    from course_utils.notebooks import coverage as coverage_map
+    from course_utils.notebooks import report
+
+    if not report.coverage(coverage_map.read()):
+        raise SystemExit(1)
+
+
 if __name__ == "__main__":
     main()

@@ -12,6 +12,7 @@ from course_utils.doctor import Check
 from course_utils.errors import CourseError
 from course_utils.notebooks import build as builder
 from course_utils.notebooks import sources
+from course_utils.notebooks.coverage import Row
 from course_utils.notebooks.execute import CellFailed
 from course_utils.notebooks.run import Outcome
 
@@ -64,6 +65,25 @@ def doctor(checks: list[Check], console: Console | None = None) -> None:
     console.print(grid)
     problems = sum(check.state == "problem" for check in checks)
     console.print(f"{problems or 'No'} problem{'s' * (problems != 1)}.", highlight=False)
+
+
+def coverage(rows: list[Row], console: Console | None = None) -> bool:
+    """True where every promise has its lesson and its test. Prints the map, and what is missing."""
+    console = console or Console()
+    for before, row in zip([None, *rows], rows, strict=False):
+        if before is None or before.section != row.section:
+            console.rule(f"[bold]{escape(row.section)}", align="left")
+        _print_row(console, row)
+    missing = sum(bool(row.problems) for row in rows)
+    console.print(f"\n{len(rows) - missing} of {len(rows)} rows have their lesson and their test.")
+    return not missing
+
+
+def _print_row(console, row):
+    console.print(f"\n{row.feature}", markup=False, highlight=False)
+    for kind, entries in (("cell", row.cells), ("test", row.tests), ("[red]missing[/red]", row.problems)):
+        for entry in entries:
+            console.print(f"  {kind}  {escape(entry)}", highlight=False, soft_wrap=True)
 
 
 def _build_one(path, time_limit, console):
