@@ -29,6 +29,7 @@ _MODULES = {
     "exercises",
     "models",
     "plots",
+    "schedules",
     "training",
     "upstream",
     "wire",

@@ -42,6 +42,10 @@ class UpstreamError(CourseError):
     """A mend of TensorFlow or Keras does not apply to the version installed here."""
 
 
+class ScheduleError(CourseError):
+    """A learning-rate schedule was described by numbers that make none."""
+
+
 class ExerciseError(CourseError):
     """An exercise was called with an unknown id or defined wrongly."""
 
