@@ -2,6 +2,7 @@
 
 from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs
 from course_utils.cluster.errors import ClusterTimeout, WorkerDied, WorkerError
+from course_utils.cluster.links import Link
 from course_utils.cluster.local import LocalCluster
 from course_utils.cluster.pool import warm_up
 from course_utils.cluster.ports import free_addresses
@@ -9,6 +10,7 @@ from course_utils.cluster.ports import free_addresses
 __all__ = [
     "ClusterConfig",
     "ClusterTimeout",
+    "Link",
     "LocalCluster",
     "Task",
     "WorkerDied",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from course_utils.cluster import cells, errors, output, pool, ports, travel
 from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs, task_of, texts_of
+from course_utils.cluster.links import Link
 from course_utils.cluster.supervisor import Run, Worker
 from course_utils.cluster.words import a_type
 from course_utils.cluster.worker import IN_WORKER, Job
@@ -34,6 +35,7 @@ class LocalCluster:
     env: environment variables for the workers; TF_CPP_MIN_LOG_LEVEL="0" turns TensorFlow's own messages on
     (other variables that TensorFlow reads when it is imported need start_method="spawn").
     check=False lets `run_with` start configurations that look wrong.
+    link: the network between the workers, such as Link("100Mbit", "5ms"); None: this machine's loopback.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class LocalCluster:
         start_method: str | None = None,
         env: dict[str, str] | None = None,
         check: bool = True,
+        link: Link | None = None,
     ):
         self.chief, self.evaluator = _yes_or_no("chief", chief), _yes_or_no("evaluator", evaluator)
         self.workers = _whole("workers", workers, 0 if self.chief else 1)
@@ -59,6 +62,7 @@ class LocalCluster:
         self.output = _one_of("output", output, ("lines", "columns", "quiet"))
         self.start_method = _one_of("start_method", start_method or pool.default_method(), ("fork", "spawn"))
         self.log_dir, self.env, self.check = _path(log_dir), _variables(env), _yes_or_no("check", check)
+        self.link = _link(link)
         self.configs: list[str] = []
         self.logs: list[str] = []
         self.timeline: list[list[tuple[str, float]]] = []
@@ -120,6 +124,10 @@ class LocalCluster:
         return ClusterConfig(**{kind: [next(left) for _ in range(n)] for kind, n in counts.items()})
 
     def _run(self, configs: list[str | None], held: list, fn: Callable, args: tuple, kwargs: dict) -> list:
+        with self.link.between(configs) if self.link else contextlib.nullcontext(configs) as configs:
+            return self._run_workers(configs, held, fn, args, kwargs)
+
+    def _run_workers(self, configs, held: list, fn: Callable, args: tuple, kwargs: dict) -> list:
         _refuse_nesting()
         _refuse_lost_directory()
         _refuse_stale_tf_config()
@@ -329,6 +337,14 @@ def _yes_or_no(name: str, value) -> bool:
     if type(value).__name__ not in ("bool", "bool_"):  # Python's or NumPy's
         raise ConfigError(f"LocalCluster({name}={value!r}) cannot be.", expected="True or False.")
     return bool(value)
+
+
+def _link(value) -> Link | None:
+    if not isinstance(value, (Link, type(None))):
+        raise ConfigError(
+            f"LocalCluster(link={value!r}) cannot be.", expected='a link, such as cluster.Link("100Mbit").'
+        )
+    return value
 
 
 def _path(value) -> str | os.PathLike | None:
