@@ -21,6 +21,7 @@ _HOME = {
 }
 _MODULES = {
     "callbacks",
+    "checkpoints",
     "cluster",
     "communication",
     "datasets",

@@ -127,13 +127,13 @@ def training_data(examples: Arrays, global_batch_size: int, seed: int = 0) -> tf
     """
     data = tf.data.Dataset.from_tensor_slices(examples)
     data = data.shuffle(len(examples[1]), seed=seed).repeat().batch(global_batch_size, drop_remainder=True)
-    return data.prefetch(2).with_options(_options())
+    return data.prefetch(2).with_options(dataset_options())
 
 
 def evaluation_data(examples: Arrays, global_batch_size: int) -> tf.data.Dataset:
     """An endless dataset of global batches in order; the last of a pass may be short."""
     data = tf.data.Dataset.from_tensor_slices(examples).batch(global_batch_size).repeat()
-    return data.prefetch(2).with_options(_options())
+    return data.prefetch(2).with_options(dataset_options())
 
 
 def steps_for(examples: Arrays, global_batch_size: int) -> int:
@@ -308,7 +308,8 @@ def _iterator(strategy, data):
         return iter(strategy.experimental_distribute_dataset(data))
 
 
-def _options():
+def dataset_options() -> tf.data.Options:
+    """The options of this module's datasets: nothing tuned, and each worker takes its part of every batch."""
     options = tf.data.Options()
     # There is nothing to tune in these pipelines, and the thread that would can make the end of an iterator
     # wait, as the one that `iterators_end_at_once` keeps away.

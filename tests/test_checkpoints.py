@@ -1,0 +1,284 @@
+"""Checkpoints of many workers: one writer a path, a resume that repeats and skips nothing, or an error."""
+
+import os
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from course_utils import LocalCluster, checkpoints, datasets, devices, models, training
+from course_utils.cluster import WorkerError
+from course_utils.errors import DataError
+
+devices.simulate(4)  # before any test starts TensorFlow: pytest imports all modules first
+
+BATCH, STEPS, CUT, EVERY = 32, 12, 7, 3
+HOSTS = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"], "evaluator": ["e:1"]}
+
+
+def resolver(task_type, task_id, jobs):
+    spec = tf.train.ClusterSpec({job: HOSTS[job] for job in jobs})
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(spec, task_type=task_type, task_id=task_id)
+
+
+@pytest.fixture(scope="module")
+def examples():
+    data = datasets.fashion_mnist().first(train=160, test=10)
+    return data.train_images, data.train_labels
+
+
+@pytest.mark.parametrize(
+    ("task_type", "task_id", "jobs", "expected"),
+    [
+        ("worker", 0, ["worker"], True),
+        ("worker", 1, ["worker"], False),
+        ("chief", 0, ["chief", "worker"], True),
+        ("worker", 0, ["chief", "worker"], False),
+        ("worker", 1, ["chief", "worker"], False),
+        ("evaluator", 0, ["chief", "worker", "evaluator"], False),
+        ("ps", 0, ["chief", "worker", "ps"], False),
+    ],
+)
+def test_one_task_of_each_cluster_is_chief(task_type, task_id, jobs, expected):
+    assert checkpoints.is_chief(resolver(task_type, task_id, jobs)) is expected
+
+
+def test_without_a_cluster_the_process_is_its_own_chief():
+    assert checkpoints.is_chief()
+    assert checkpoints.is_chief(devices.mirrored(2))
+    assert checkpoints.write_path("job/model.keras") == "job/model.keras"
+
+
+def test_every_task_writes_to_a_path_of_its_own_and_the_chief_to_the_real_one():
+    jobs = ["chief", "worker", "evaluator"]
+    tasks = [resolver(*task, jobs) for task in (("chief", 0), ("worker", 0), ("worker", 1), ("evaluator", 0))]
+    paths = [checkpoints.write_path("job/{epoch}.keras", task) for task in tasks]
+    assert paths[0] == "job/{epoch}.keras"
+    assert len(set(paths)) == 4 and {os.path.basename(path) for path in paths} == {"{epoch}.keras"}
+    assert len({checkpoints.own_folder("backup", task) for task in tasks}) == 4
+
+
+def test_cleaning_takes_what_others_wrote_and_never_what_the_chief_wrote(tmp_path):
+    chief, other = resolver("worker", 0, ["worker"]), resolver("worker", 1, ["worker"])
+    for name in ("model.keras", "{epoch}.keras", "folder"):
+        for task in (chief, other):
+            path = Path(checkpoints.write_path(tmp_path / name, task).format(epoch=3))
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("…")
+        assert len(list(tmp_path.iterdir())) == 2
+        for task in (chief, other):
+            checkpoints.clean(tmp_path / name, task)
+        assert [path.name for path in tmp_path.iterdir()] == [name.format(epoch=3)]
+        next(tmp_path.iterdir()).unlink()
+
+
+def test_cleaning_one_path_leaves_another_of_the_same_worker(tmp_path):
+    other = resolver("worker", 1, ["worker"])
+    kept, gone = (Path(checkpoints.write_path(tmp_path / name, other)) for name in ("kept", "gone"))
+    kept.mkdir(parents=True)
+    gone.mkdir()
+    checkpoints.clean(tmp_path / "gone", other)
+    assert kept.exists() and not gone.exists()
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("step", [0, 3, 11])
+def test_data_from_a_step_on_are_the_training_data_without_what_came_before(step, replicas, examples):
+    strategy = devices.mirrored(replicas)
+    whole = training.training_data(examples, BATCH, seed=5).skip(step).take(4)
+    rest = checkpoints.data_from(step, examples, BATCH, seed=5).take(4)
+    for wanted, seen in zip(*map(strategy.experimental_distribute_dataset, (whole, rest)), strict=True):
+        for a, b in zip(wanted, seen, strict=True):  # images, labels
+            copies = map(strategy.experimental_local_results, (a, b))
+            assert all(np.array_equal(*both) for both in zip(*copies, strict=True))
+
+
+def built(strategy, make=models.linear):
+    """A model and an optimizer with state of its own: Adam, so that a forgotten one shows."""
+    with strategy.scope():
+        return make(seed=0), keras.optimizers.Adam(0.01)
+
+
+def looped(folder, examples, until=STEPS):
+    """(first step, losses, weights, mean of a metric) of a custom loop on this worker, resumed if it can."""
+    strategy = tf.distribute.get_strategy()
+    model, optimizer = built(strategy)
+    seen = keras.metrics.Mean()
+    saved = checkpoints.Checkpoints(folder, model=model, optimizer=optimizer, seen=seen, max_to_keep=2)
+    first, losses = saved.restore(), []
+    on_a_replica = training.train_step(model, optimizer, BATCH)
+    batches = iter(strategy.experimental_distribute_dataset(checkpoints.data_from(first, examples, BATCH)))
+
+    def counted(images, labels):
+        share = on_a_replica(images, labels)
+        seen.update_state(share)
+        return share
+
+    @tf.function
+    def step(batch):
+        return strategy.reduce("SUM", strategy.run(counted, args=batch), axis=None)
+
+    for number in range(first, until):
+        losses.append(float(step(next(batches))))
+        if (number + 1) % EVERY == 0:
+            saved.save(number + 1)
+    return first, losses, model.get_weights(), float(seen.result())
+
+
+def fitted(folder, examples, epochs=STEPS // EVERY):
+    """(first epoch, losses, weights) of `fit` on this worker, resumed if it can; an epoch is EVERY steps."""
+    model, optimizer = built(tf.distribute.get_strategy())
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(True), metrics=["accuracy"])
+    saved = checkpoints.Checkpoints(folder, model=model, max_to_keep=2)
+    first = saved.restore()
+    history = model.fit(
+        checkpoints.data_from(first, examples, BATCH),
+        steps_per_epoch=EVERY,
+        initial_epoch=first // EVERY,
+        epochs=epochs,
+        callbacks=[saved.each_epoch(EVERY)],
+        verbose=0,
+    )
+    return first // EVERY, history.history["loss"], model.get_weights()
+
+
+def on_worker(fn, *args, **how):
+    from course_utils import keras_multiworker
+
+    keras_multiworker.enable()
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        return fn(*args, **how)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("job")
+
+
+@pytest.fixture(scope="module")
+def runs(folder, examples):
+    """On a chief and a worker: both ways undisturbed, both ways cut off, and both ways resumed."""
+
+    def undisturbed_and_cut(folder, examples):
+        whole = looped(f"{folder}/whole-loop", examples), fitted(f"{folder}/whole-fit", examples)
+        cut = looped(f"{folder}/loop", examples, until=CUT), fitted(f"{folder}/fit", examples, epochs=2)
+        return whole, cut
+
+    def resumed(folder, examples):
+        return looped(f"{folder}/loop", examples), fitted(f"{folder}/fit", examples)
+
+    cluster = LocalCluster(workers=1, chief=True, output="quiet")
+    before = cluster.run(on_worker, undisturbed_and_cut, str(folder), examples)
+    after = cluster.run(on_worker, resumed, str(folder), examples)
+    return before, after
+
+
+def test_a_resumed_loop_ends_equal_to_an_undisturbed_one(runs):
+    for (whole, cut), resumed in zip(*runs, strict=True):
+        (_, losses, weights, seen), (first, again, final, seen_again) = whole[0], resumed[0]
+        assert first == CUT // EVERY * EVERY and len(again) == STEPS - first
+        assert training.largest_difference(weights, final) == 0
+        np.testing.assert_allclose(again, losses[first:], rtol=1e-6)
+        np.testing.assert_allclose(cut[0][1], losses[:CUT], rtol=1e-6)
+        assert seen_again == pytest.approx(seen, rel=1e-6)  # a metric in the checkpoint came back too
+        assert np.std(losses) > 0.01
+
+
+def test_a_resumed_fit_ends_equal_to_an_undisturbed_one(runs):
+    for (whole, _), resumed in zip(*runs, strict=True):
+        (_, losses, weights), (first, again, final) = whole[1], resumed[1]
+        assert first == 2 and len(again) == STEPS // EVERY - 2
+        assert training.largest_difference(weights, final) == 0
+        np.testing.assert_allclose(again, losses[2:], rtol=1e-6)
+
+
+def test_only_the_chiefs_files_stay_and_no_more_than_were_to_be_kept(runs, folder):
+    assert sorted(path.name for path in folder.iterdir()) == ["fit", "loop", "whole-fit", "whole-loop"]
+    names = {path.name.partition(".")[0] for path in (folder / "loop").iterdir()}
+    assert names == {"checkpoint", "ckpt-9", "ckpt-12"}
+
+
+def test_what_two_workers_saved_goes_on_with_four_replicas_and_ends_in_a_plain_model(runs, folder):
+    _, _, weights, _ = runs[1][0][0]
+    strategy = devices.mirrored(4)
+    model, optimizer = built(strategy)
+    saved = checkpoints.Checkpoints(folder / "loop", model=model, optimizer=optimizer, strategy=strategy)
+    assert saved.restore() == STEPS and saved.restored.endswith(f"ckpt-{STEPS}")
+    assert training.largest_difference(model.get_weights(), weights) == 0
+    assert int(optimizer.iterations.numpy()) == STEPS
+    plain = models.linear(seed=1)
+    training.restore(plain, folder / "loop")
+    assert training.largest_difference(plain.get_weights(), weights) == 0
+
+
+def test_workers_that_find_different_checkpoints_refuse_to_go_on(tmp_path, examples):
+    def elsewhere(folder, examples):
+        index = tf.distribute.get_strategy().cluster_resolver.task_id
+        looped(f"{folder}/{index}", examples, until=0)
+
+    model, optimizer = built(tf.distribute.get_strategy())
+    metric = keras.metrics.Mean()
+    checkpoints.Checkpoints(tmp_path / "0", model=model, optimizer=optimizer, seen=metric).save(6)
+    with pytest.raises(WorkerError, match=r"different steps: 6, 0"):
+        LocalCluster(workers=2, output="quiet").run(on_worker, elsewhere, str(tmp_path), examples)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Checkpoints of a small job in this process, with three of them written."""
+    model, optimizer = built(tf.distribute.get_strategy())
+    saved = checkpoints.Checkpoints(tmp_path, model=model, optimizer=optimizer, max_to_keep=3)
+    for step in (1, 2, 3):
+        model.trainable_variables[0].assign_add(tf.ones_like(model.trainable_variables[0]))
+        saved.save(step)
+    return saved
+
+
+def test_a_first_start_restores_nothing_and_says_so(tmp_path):
+    model, optimizer = built(tf.distribute.get_strategy())
+    saved = checkpoints.Checkpoints(tmp_path, model=model, optimizer=optimizer)
+    assert saved.restore() == 0 and saved.restored is None and saved.latest is None
+
+
+def test_an_optimizer_that_is_not_in_the_checkpoint_is_noticed(tmp_path):
+    model, optimizer = built(tf.distribute.get_strategy())
+    checkpoints.Checkpoints(tmp_path, model=model).save(1)
+    with pytest.raises(DataError, match="does not fit"):
+        checkpoints.Checkpoints(tmp_path, model=model, optimizer=optimizer).restore()
+
+
+def test_another_architecture_is_noticed(saved):
+    model, optimizer = built(tf.distribute.get_strategy(), make=models.small_cnn)
+    with pytest.raises(DataError, match=r"ckpt-3 does not fit"):
+        checkpoints.Checkpoints(saved.folder, model=model, optimizer=optimizer).restore()
+
+
+def test_a_model_without_variables_is_noticed(tmp_path):
+    with pytest.raises(DataError, match="no variables yet"):
+        checkpoints.Checkpoints(tmp_path, model=keras.Sequential([keras.layers.Dense(3)]))
+
+
+def test_a_checkpoint_of_which_a_part_is_missing_is_passed_over_for_the_one_before(saved):
+    for part in Path(saved.folder).glob("ckpt-3.data*"):
+        part.unlink()
+    assert saved.latest.endswith("ckpt-2")
+    assert saved.restore() == 2
+
+
+def test_checkpoints_whose_files_are_all_gone_are_no_first_start(saved):
+    for part in Path(saved.folder).glob("ckpt-*"):
+        part.unlink()
+    with pytest.raises(DataError, match="lists 3 checkpoints"):
+        saved.restore()
+
+
+def test_unfinished_files_of_a_killed_run_go_at_the_next_start(saved):
+    left = Path(saved.folder, "ckpt-4_temp")
+    left.mkdir()
+    (left / "part-00000-of-00001.data-00000-of-00001").write_text("half of it")
+    model, optimizer = built(tf.distribute.get_strategy())
+    assert checkpoints.Checkpoints(saved.folder, model=model, optimizer=optimizer).restore() == 3
+    assert not left.exists()
