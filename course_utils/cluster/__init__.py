@@ -4,6 +4,7 @@ from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs
 from course_utils.cluster.errors import ClusterTimeout, WorkerDied, WorkerError
 from course_utils.cluster.links import Link
 from course_utils.cluster.local import LocalCluster
+from course_utils.cluster.outcomes import Outcome
 from course_utils.cluster.pool import warm_up
 from course_utils.cluster.ports import free_addresses
 
@@ -12,6 +13,7 @@ __all__ = [
     "ClusterTimeout",
     "Link",
     "LocalCluster",
+    "Outcome",
     "Task",
     "WorkerDied",
     "WorkerError",

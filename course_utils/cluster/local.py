@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from course_utils.cluster import cells, errors, output, pool, ports, travel
+from course_utils.cluster import cells, errors, faults, output, pool, ports, travel
 from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs, task_of, texts_of
 from course_utils.cluster.links import Link
+from course_utils.cluster.outcomes import Outcome, ToTheEnd
 from course_utils.cluster.supervisor import Run, Worker
 from course_utils.cluster.words import a_type
 from course_utils.cluster.worker import IN_WORKER, Job
@@ -35,6 +36,7 @@ class LocalCluster:
     env: environment variables for the workers; TF_CPP_MIN_LOG_LEVEL="0" turns TensorFlow's own messages on
     (other variables that TensorFlow reads when it is imported need start_method="spawn").
     check=False lets `run_with` start configurations that look wrong.
+    faults: what is to go wrong on purpose, such as "kill worker:1@step:40" (see `faults.Fault.parse`).
     link: the network between the workers, such as Link("100Mbit", "5ms"); None: this machine's loopback.
     """
 
@@ -52,6 +54,7 @@ class LocalCluster:
         start_method: str | None = None,
         env: dict[str, str] | None = None,
         check: bool = True,
+        faults: str = "",
         link: Link | None = None,
     ):
         self.chief, self.evaluator = _yes_or_no("chief", chief), _yes_or_no("evaluator", evaluator)
@@ -63,6 +66,7 @@ class LocalCluster:
         self.start_method = _one_of("start_method", start_method or pool.default_method(), ("fork", "spawn"))
         self.log_dir, self.env, self.check = _path(log_dir), _variables(env), _yes_or_no("check", check)
         self.link = _link(link)
+        self.faults = self._checked_faults(faults)
         self.configs: list[str] = []
         self.logs: list[str] = []
         self.timeline: list[list[tuple[str, float]]] = []
@@ -90,15 +94,16 @@ class LocalCluster:
         `fn` starts as a script would: TF_CONFIG is set, nothing of TensorFlow is in use, it makes its own
         strategy. Raises WorkerError, WorkerDied, ClusterTimeout or ConfigError, when all are stopped.
         """
-        held = [ports.HeldPort() for _ in range(self._size())]
-        try:
-            config = self._config([port.address for port in held])
-            return self._run(config.tf_configs(), held, fn, args, kwargs)
-        except CourseError as error:
-            raise errors.plain(error) from None
-        finally:
-            for port in held:
-                port.release()
+        return self._run_on_new_ports(Run, fn, args, kwargs)
+
+    def outcomes(self, fn: Callable, /, *args, **kwargs) -> list[Outcome]:
+        """How `fn(*args, **kwargs)` ended on each task, chief first, where no failure ends the others' run.
+
+        So one sees what the survivors see, and after how many seconds. A worker that raises ends its process,
+        as a script would. The run is over when all have returned or failed, or at `timeout`, which raises
+        nothing here. Raises what `run` raises where nothing could start, ConfigError above all.
+        """
+        return self._run_on_new_ports(ToTheEnd, fn, args, kwargs)
 
     def run_with(self, configs: Iterable[str | None], fn: Callable, /, *args, **kwargs) -> list:
         """The same with TF_CONFIG texts of your own, one a process; None leaves it unset.
@@ -115,6 +120,30 @@ class LocalCluster:
         except CourseError as error:
             raise errors.plain(error) from None
 
+    def _run_on_new_ports(
+        self, kind: Callable, fn: Callable, args: tuple, kwargs: dict, fired: str | None = None
+    ) -> list:
+        """The results of a run of that kind; `fired` is the folder of faults that are not to fire again."""
+        held = [ports.HeldPort() for _ in range(self._size())]
+        try:
+            config = self._config([port.address for port in held])
+            return self._run(config.tf_configs(), held, fn, args, kwargs, kind, fired)
+        except CourseError as error:
+            raise errors.plain(error) from None
+        finally:
+            for port in held:
+                port.release()
+
+    def _checked_faults(self, text: str) -> str:
+        """The text, once it is known that it can be read and speaks of tasks that there are."""
+        for fault in faults.parse_all(text):
+            if str(Task(fault.task, fault.index)) not in self.tasks:
+                raise ConfigError(
+                    f"{str(fault)!r} is for {fault.task} {fault.index}, which this cluster does not have.",
+                    expected=f"one of {', '.join(self.tasks)}.",
+                )
+        return text
+
     def _size(self) -> int:
         return self.workers + self.chief + self.ps + self.evaluator
 
@@ -123,11 +152,11 @@ class LocalCluster:
         left = iter(addresses)
         return ClusterConfig(**{kind: [next(left) for _ in range(n)] for kind, n in counts.items()})
 
-    def _run(self, configs: list[str | None], held: list, fn: Callable, args: tuple, kwargs: dict) -> list:
+    def _run(self, configs: list[str | None], held: list, fn, args, kwargs, kind=Run, fired=None) -> list:
         with self.link.between(configs) if self.link else contextlib.nullcontext(configs) as configs:
-            return self._run_workers(configs, held, fn, args, kwargs)
+            return self._run_workers(configs, held, fn, args, kwargs, kind, fired)
 
-    def _run_workers(self, configs, held: list, fn: Callable, args: tuple, kwargs: dict) -> list:
+    def _run_workers(self, configs, held: list, fn, args, kwargs, kind, fired) -> list:
         _refuse_nesting()
         _refuse_lost_directory()
         _refuse_stale_tf_config()
@@ -139,14 +168,14 @@ class LocalCluster:
         folder = _new_folder()
         kept = base / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{folder.name[-4:]}"
         (folder / "payload.pickle").write_bytes(payload)
-        workers = self._make_workers(configs, held, folder)
+        workers = self._make_workers(configs, held, folder, kind.ends_on_error, fired or str(folder))
         screen = output.make_display(self.output, [worker.name for worker in workers])
+        run = kind(workers, self._start, screen, self.timeout, kept)
         try:
-            return Run(workers, self._start, screen, self.timeout, kept).results()
-        except BaseException:
-            _keep(folder, kept)
-            raise
+            return run.results()
         finally:
+            if run.failed:
+                _keep(folder, kept)
             self.logs = [worker.log.text() for worker in workers]
             self.timeline = [_in_order(worker.stages) for worker in workers]
             shutil.rmtree(folder, ignore_errors=True)
@@ -158,10 +187,12 @@ class LocalCluster:
     def _log_level(self) -> str:
         return str(self.env.get("TF_CPP_MIN_LOG_LEVEL", "2"))
 
-    def _make_workers(self, configs, held, folder: Path) -> list[Worker]:
+    def _make_workers(self, configs, held, folder: Path, ends_on_error: bool, fired: str) -> list[Worker]:
         tasks = [task_of(text, number) for number, text in enumerate(configs)]
         training = sum(task.type in ("chief", "worker") for task in tasks)
         sources = cells.sources()
+        environment = pool.worker_environment(self._log_level()) | {faults.FIRED: fired}
+        environment |= {faults.PLAN: self.faults} if self.faults else {}
         workers = []
         for number, (task, text, port) in enumerate(zip(tasks, configs, held, strict=True)):
             job = Job(
@@ -173,10 +204,12 @@ class LocalCluster:
                 workers=training,
                 devices=self.devices_per_worker,
                 threads=max(1, _cores() // training),
-                environment=pool.worker_environment(self._log_level()) | self.env,
+                environment=environment | {faults.PROGRESS: str(folder / f"steps-{number}")} | self.env,
                 directory=os.getcwd(),
                 path=[entry or os.getcwd() for entry in sys.path],
                 sources=sources,
+                progress=str(folder / f"steps-{number}"),
+                ends_on_error=ends_on_error,
             )
             name = str(task).replace(" ", "-")
             if task in tasks[:number]:  # two processes with one name: only where check=False lets them

@@ -66,18 +66,31 @@ class Worker:
 class Run:
     """Start `workers`, return their results in order; a CourseError says why there are none."""
 
+    ends_on_error = False  # whether a worker's process ends when its function has raised
+
     def __init__(self, workers: list[Worker], start: Callable, display, timeout: float, kept: Path):
         self.workers, self.start, self.display, self.timeout = workers, start, display, timeout
         self.kept = kept  # where the logs go if the run fails
         self.began = time.monotonic()
         self.first_error_at: float | None = None
+        self.done = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether somebody will want to read the logs."""
+        return not self.done
 
     def results(self) -> list:
         try:
             self._launch()
-            self._follow()
+            while not self._over():
+                self._wait()
+                self._look()
+                self._judge()
             self._read_output(last=True)
-            return [self._result(worker) for worker in self.workers]
+            results = [self._result(worker) for worker in self.workers]
+            self.done = True
+            return results
         finally:
             self._end()
 
@@ -88,15 +101,15 @@ class Run:
             with contextlib.suppress(OSError):  # it is dead already; noticed below
                 worker.channel.send(("job", worker.job))
 
-    def _follow(self) -> None:
-        while not all(worker.finished for worker in self._needed()):
-            channels = [worker.channel for worker in self.workers if worker.channel]
-            if channels:
-                connection.wait(channels, TICK)
-            else:
-                time.sleep(TICK)
-            self._look()
-            self._judge()
+    def _over(self) -> bool:
+        return all(worker.finished for worker in self._needed())
+
+    def _wait(self) -> None:
+        channels = [worker.channel for worker in self.workers if worker.channel]
+        if channels:
+            connection.wait(channels, TICK)
+        else:
+            time.sleep(TICK)
 
     def _needed(self) -> list[Worker]:
         """Those whose results end the run; parameter servers, and workers of a coordinator, only serve."""
@@ -158,8 +171,10 @@ class Run:
     def _judge(self) -> None:
         """Raise what ends the run, if anything does."""
         self._judge_configurations()
+        self._judge_ports()
         self._judge_errors()
         self._judge_deaths()
+        self._judge_starts()
         self._judge_consequences()
         self._judge_joining()
         self._judge_stuck()
@@ -175,19 +190,24 @@ class Run:
             if self.workers[0].job.alone_is_wrong:
                 check_tf_configs(seen)
 
-    def _judge_errors(self) -> None:
-        for worker in sorted(self.workers, key=lambda w: w.stages.get("exit", 0)):
+    def _judge_ports(self) -> None:
+        for worker in self.workers:
             if worker.error and "Could not start gRPC server" in worker.error.message:
                 raise ports.taken(worker.port, worker.name)
+
+    def _judge_errors(self) -> None:
+        for worker in sorted(self.workers, key=lambda w: w.stages.get("exit", 0)):
             if worker.error and not worker.error.consequence:
                 raise self._worker_error(worker)
 
     def _judge_deaths(self) -> None:
         for worker in self.workers:
             if worker.died:
-                cause = diagnosis.likely_cause_of_death(worker)
-                raise WorkerDied(diagnosis.death(worker), cause=cause, cure=self._where_logs())
-            if "start" not in worker.stages and not worker.error and self._now() > START_DEADLINE:
+                raise self._death(worker)
+
+    def _judge_starts(self) -> None:
+        for worker in self.workers:
+            if not {"start", "exit"} & set(worker.stages) and self._now() > START_DEADLINE:
                 raise WorkerDied(f"{worker.name.capitalize()} did not start within {START_DEADLINE} s.")
 
     def _judge_consequences(self) -> None:
@@ -224,10 +244,14 @@ class Run:
         return left, [w for w in self._needed() if not w.finished]
 
     def _judge_time(self) -> None:
-        started = [w.stages["start"] for w in self.workers if "start" in w.stages]
-        if len(started) == len(self.workers) and self._now() - max(started) > self.timeout:
+        if self._time_is_up():
             self._ask_for_stacks()
             raise self._timeout(f"The cluster did not finish within {self.timeout:g} s: ")
+
+    def _time_is_up(self) -> bool:
+        """Whether all have started, and that was as long ago as they may run."""
+        started = [w.stages.get("start", w.stages.get("exit")) for w in self.workers]
+        return None not in started and self._now() - max(started) > self.timeout
 
     def _timeout(self, seen: str) -> ClusterTimeout:
         left, running = self._left_and_running()
@@ -248,6 +272,10 @@ class Run:
         while any(w.stack is None and w.channel for w in asked) and time.monotonic() < end:
             connection.wait([w.channel for w in asked if w.channel], TICK)
             self._look()
+
+    def _death(self, worker: Worker) -> WorkerDied:
+        cause = diagnosis.likely_cause_of_death(worker)
+        return WorkerDied(diagnosis.death(worker), cause=cause, cure=self._where_logs())
 
     def _worker_error(self, worker: Worker, cause: str = "") -> CourseError:
         remote = worker.error

@@ -44,6 +44,8 @@ class Job:
     directory: str
     path: list[str]
     sources: dict[str, list[str]]  # source lines of notebook cells, by file name
+    progress: str  # the file in which it leaves its last step
+    ends_on_error: bool  # its process ends when the function has raised, as a script's would
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,16 @@ def _serve(channel: connection.Connection) -> int:
     caller.watch()
     _line_buffered()
     sys.modules["__main__"] = types.ModuleType("__main__")
+    returned = _call(job, caller)
+    _flush()
+    # A worker whose function has returned stays until it is killed: others may still need its gRPC server.
+    if returned or not job.ends_on_error:
+        threading.Event().wait()
+    return 1
+
+
+def _call(job: Job, caller: "Caller") -> bool:
+    """Whether the function of the job returned; what it returned or raised is on its way to the caller."""
     try:
         _prepare(job, caller)
         function, args, kwargs = _unpack(job)
@@ -93,12 +105,11 @@ def _serve(channel: connection.Connection) -> int:
         result = function(*args, **kwargs)
         _send_result(result, job, caller)
     except SystemExit as error:
-        _send_exit(error, job, caller)
+        return _send_exit(error, job, caller)
     except BaseException as error:
         caller.send("error", describe_error(error))
-    _flush()
-    # A worker whose function has returned stays until it is killed: others may still need its gRPC server.
-    threading.Event().wait()
+        return False
+    return True
 
 
 class Caller:
@@ -202,12 +213,14 @@ def _folder_of_run(job: Job):
         ) from None
 
 
-def _send_exit(error: SystemExit, job: Job, caller: Caller) -> None:
+def _send_exit(error: SystemExit, job: Job, caller: Caller) -> bool:
+    """Whether it counts as a return: `sys.exit()` does."""
     if error.code in (None, 0):
         _send_result(None, job, caller)
-        return
+        return True
     described = describe_error(error)
     caller.send("error", replace(described, kind="SystemExit", message=f"sys.exit({error.code!r})"))
+    return False
 
 
 def describe_error(error: BaseException) -> RemoteError:
@@ -273,9 +286,14 @@ _GONE_WORDS = (
 
 def _is_consequence(error: BaseException) -> bool:
     kinds = {kind.__name__ for kind in type(error).__mro__}
+    return says_that_another_has_gone(kinds, _message(error))
+
+
+def says_that_another_has_gone(kinds: set[str], message: str) -> bool:
+    """Whether an error, by the names of its type and that one's bases, tells of a missing worker."""
     if kinds & set(_GONE):
         return True
-    return "OpError" in kinds and any(word in _message(error).lower() for word in _GONE_WORDS)
+    return "OpError" in kinds and any(word in message.lower() for word in _GONE_WORDS)
 
 
 def _flush() -> None:

@@ -1,0 +1,104 @@
+"""How a run ended on each worker, where the first failure does not end it for the others.
+
+`run` stops everybody when one worker fails, because nothing good can come any more. Who wants to know what
+the survivors notice, and after how long, lets them go on: `LocalCluster.outcomes`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from course_utils.cluster import diagnosis
+from course_utils.cluster.errors import ClusterTimeout
+from course_utils.cluster.faults import Progress
+from course_utils.cluster.supervisor import Run, Worker
+from course_utils.errors import CourseError
+
+ALL_STOPPED = 1.0  # seconds after which nobody waits any more for workers that are all halted
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """How one worker ended.
+
+    `status`: "returned" (with `value`), "raised", "killed" (by a signal), "exited" (without returning),
+    "stopped" (halted by SIGSTOP) or "cut off" (it still ran when the time was up). `error` says it in a
+    sentence: WorkerError with the exception as `original`, WorkerDied, ClusterTimeout; None where it
+    returned. `seconds` passed from the start of the run until then. `step` is the last one that it reported
+    with `faults.step`, None if it did not.
+    """
+
+    task: str
+    status: str
+    value: Any
+    error: CourseError | None
+    seconds: float
+    step: int | None = None
+
+    def __str__(self) -> str:
+        told = self.error.seen if self.error else f"{self.task.capitalize()} returned."
+        at = "" if self.step is None else f" Its last step: {self.step}."
+        return f"{self.seconds:6.2f} s  {told}{at}"
+
+
+class ToTheEnd(Run):
+    """A run that ends when all have returned or failed, or when its time is up; the results are Outcomes."""
+
+    ends_on_error = True
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.all_stopped_since: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        return not all(worker.finished for worker in self._needed())
+
+    def _judge(self) -> None:
+        """Raise only what leaves nothing to look at."""
+        self._judge_configurations()
+        self._judge_ports()
+        self._judge_starts()
+
+    def _over(self) -> bool:
+        running = self._running()
+        if running and (self._time_is_up() or self._only_stopped(running)):
+            self._ask_for_stacks()
+            return True
+        return not running
+
+    def _running(self) -> list[Worker]:
+        return [w for w in self._needed() if not (w.finished or w.error or w.died)]
+
+    def _only_stopped(self, running: list[Worker]) -> bool:
+        """Whether those that run are halted by a signal, and have been for a moment."""
+        if not all(diagnosis.is_stopped(worker) for worker in running):
+            self.all_stopped_since = None
+            return False
+        if self.all_stopped_since is None:
+            self.all_stopped_since = self._now()
+        return self._now() - self.all_stopped_since > ALL_STOPPED
+
+    def _result(self, worker: Worker) -> Outcome:
+        status, error = self._ending(worker)
+        value = super()._result(worker) if worker.finished else None
+        seconds = worker.stages.get("exit", self._now())
+        progress = Progress.read(worker.job.progress)
+        return Outcome(worker.name, status, value, error, seconds, progress.step if progress else None)
+
+    def _ending(self, worker: Worker) -> tuple[str, CourseError | None]:
+        if worker.finished:
+            return "returned", None
+        if worker.error:
+            return "raised", self._worker_error(worker)
+        if worker.died:
+            return "killed" if worker.process.exit_code < 0 else "exited", self._death(worker)
+        if diagnosis.is_stopped(worker):
+            return "stopped", ClusterTimeout(f"{worker.name.capitalize()} was stopped by SIGSTOP.")
+        if worker not in self._needed():
+            return "cut off", ClusterTimeout(f"{worker.name.capitalize()} served until the run was over.")
+        state = diagnosis.waits([worker]).removesuffix(".")
+        error = ClusterTimeout(
+            f"{state[0].upper()}{state[1:]}, when it was cut off.", cure=self._where_logs()
+        )
+        error.stacks = {worker.name: diagnosis.stack_text(worker.stack)} if worker.stack else {}
+        return "cut off", error
