@@ -31,6 +31,7 @@ _MODULES = {
     "models",
     "plots",
     "schedules",
+    "timing",
     "training",
     "upstream",
     "wire",
