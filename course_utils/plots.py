@@ -13,6 +13,7 @@ import base64
 import html
 import io
 import itertools
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -140,6 +141,41 @@ def strips(
     _legend_below(
         figure, [(f"replica {r}", worker_colour(r)) for r in range(replicas)], title=f"cell = {unit}"
     )
+    return figure
+
+
+def record_grid(
+    panels: Mapping[str, Mapping[str, Sequence[Sequence[int]]]],
+    records: int,
+    files: Sequence[int] = (),
+    columns: int = 2,
+) -> Figure:
+    """Who received which record: a panel each, a row a worker, a column a record; holes and duplicates below.
+
+    `panels[title][name]` has a list of record numbers for each step. In a cell stands the step in which the
+    record came first (where there is room), in the last row how often it came. `files`, the number of records
+    in each, draws the borders between files. A name has one colour in all panels: the workers' in order.
+    """
+    names = dict.fromkeys(name for rows in panels.values() for name in rows)
+    colours = {name: worker_colour(i) for i, name in enumerate(names)}
+    lines = -(-len(panels) // columns)
+    height = sum(0.75 + 0.24 * (len(next(iter(panels.values()))) + 1) for _ in range(lines))
+    style()
+    figure = Figure(figsize=(WIDTH, height + 0.6), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    for axis, (title, rows) in zip(axes.flat, panels.items(), strict=False):
+        for row, (name, steps) in enumerate(rows.items()):
+            _received(axis, row, steps, records, colours[name], columns)
+        _times_received(axis, len(rows), rows.values(), records, columns)
+        _cells_only(axis, records, len(rows) + 1.25, title)
+        axis.set_yticks([*np.arange(len(rows)) + 0.45, len(rows) + 0.7], [*rows, "together"])
+        _borders(axis, files, records, len(rows) + 1.25)
+    counted = {"once": FAINT, "never: a hole": INK, "twice or more": SERIES[1]}
+    step = ", in each the step in which it came" * _roomy(records * columns)
+    note = "a column a record" + ", a line between files" * bool(len(files)) + step + "; together it came"
+    _legend_below(figure, list(counted.items()), title=note)
     return figure
 
 
@@ -517,6 +553,49 @@ def what_each_does(jobs: Mapping[str, Sequence[str]], title: str = "") -> Figure
     return figure
 
 
+def files_over_time(moments: Mapping[str, Mapping[str, int]], title: str = "") -> Figure:
+    """A directory tree down the side, time to the right: which file was there when, in its writer's colour.
+
+    `moments[when]` maps the path of each file that was there, such as "job/ckpt-4", to the worker that wrote
+    it. Folders of the tree are rows without cells.
+    """
+    paths = sorted({path for files in moments.values() for path in files}, key=_by_number)
+    rows = _tree(paths)
+    figure, axis = _figure(height=1.2 + 0.27 * len(rows))
+    for (column, files), (row, (path, _)) in itertools.product(enumerate(moments.values()), enumerate(rows)):
+        if path in files:
+            colour = worker_colour(files[path])
+            axis.add_patch(Rectangle((column, row), 0.92, 0.86, color=colour, lw=0))
+        elif path in paths:
+            axis.add_patch(Rectangle((column, row), 0.92, 0.86, fc="white", ec=FAINT, lw=0.6))
+    _cells_only(axis, len(moments), len(rows), title)
+    axis.set_yticks(np.arange(len(rows)) + 0.45, [label for _, label in rows], ha="left")
+    axis.tick_params(axis="y", pad=8 + 6.2 * max(len(label) for _, label in rows))
+    axis.set_xticks(np.arange(len(moments)) + 0.46, list(moments))
+    writers = sorted({writer for files in moments.values() for writer in files.values()})
+    _legend_below(figure, [(f"worker {w}", worker_colour(w)) for w in writers], title="written by")
+    return figure
+
+
+def _tree(paths) -> list[tuple[str, str]]:
+    """(path, indented name) of every file and of the folders around them, in the order of `paths`."""
+    rows: dict[str, str] = {}
+    for path in paths:
+        parts = path.split("/")
+        for depth, name in enumerate(parts):
+            folder = "/" if depth + 1 < len(parts) else ""
+            rows.setdefault("/".join(parts[: depth + 1]), "   " * depth + name + folder)
+    return list(rows.items())
+
+
+def _by_number(path) -> list:
+    """A key that sorts ckpt-4 before ckpt-12."""
+    return [
+        [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+        for name in path.split("/")
+    ]
+
+
 def _figure(columns=1, height=3.4, width_ratios=None, sharey=False):
     """A new figure outside pyplot (nothing is shown twice, nothing is left open) and its axis or axes."""
     style()
@@ -587,6 +666,46 @@ def _cell(axis, column, row, colours, text):
         share = 0.9 / len(colours)
         axis.add_patch(Rectangle((column + i * share, row), share, 0.9, color=_lighter(colour, 0.55), lw=0))
     axis.text(column + 0.45, row + 0.45, text, ha="center", va="center")
+
+
+def _received(axis, row, steps, records, colour, columns):
+    """The cells of what one worker received, the first step in which it did written in each."""
+    came: dict[int, int] = {}
+    for step, ids in enumerate(steps):
+        for number in ids:
+            came.setdefault(number, step)
+    axis.add_patch(Rectangle((0, row), records - 0.1, 0.9, fc="white", ec=FAINT, lw=0.6))
+    for number, step in came.items():
+        _narrow_cell(axis, number, row, colour, str(step), records * columns)
+
+
+def _times_received(axis, row, workers, records, columns):
+    counts = np.zeros(records, int)
+    for steps in workers:
+        for ids in steps:
+            np.add.at(counts, np.asarray(ids, int), 1)
+    for number, count in enumerate(counts):
+        colour = (INK, FAINT)[count] if count < 2 else SERIES[1]
+        text = "" if count == 1 else str(count)
+        _narrow_cell(axis, number, row + 0.25, colour, text, records * columns)
+
+
+def _narrow_cell(axis, column, row, colour, text, across):
+    """A cell without a number where there is no room for one, and then without a gap to the next."""
+    axis.add_patch(Rectangle((column, row), 0.9 if _roomy(across) else 1, 0.9, color=colour, lw=0))
+    if _roomy(across):
+        axis.text(column + 0.45, row + 0.47, text, ha="center", va="center", size=7, color=_ink_on(colour))
+
+
+def _roomy(across) -> bool:
+    """Whether that many columns side by side are wide enough for numbers."""
+    return across <= 64
+
+
+def _borders(axis, files, records, bottom):
+    for border in itertools.accumulate(files):
+        if border < records:
+            axis.plot([border - 0.05] * 2, [-0.15, bottom - 0.2], color=INK, lw=0.9)
 
 
 def _row_of_copies(axis, row, numbers, equal):

@@ -1,0 +1,122 @@
+"""The tf.data service on this machine: a dispatcher and tf.data workers in processes of their own.
+
+They are the `ps` tasks of a cluster, `LocalCluster(workers=2, ps=3)`: ps 0 is the dispatcher, the others are
+tf.data workers, the `worker` tasks read from them. The cluster ends them with the run, however that ends.
+
+    def consume(files, folder):
+        service = data_service.join(folder, "epoch")     # on a ps: serve, and never return
+        dataset = shards.read(files).apply(tf.data.experimental.service.distribute(…, service=service))
+
+Source: https://www.tensorflow.org/api_docs/python/tf/data/experimental/service
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from course_utils.errors import ClusterError
+
+START_DEADLINE = 60  # seconds until all tasks are up, and for one restart
+TICK = 0.01
+_NAME = "served-by"  # a file in the working directory of each tf.data worker
+
+
+def join(folder: str | os.PathLike, job: str) -> str:
+    """The dispatcher's address for `distribute(service=…)`, once all tasks are up. On a ps it never returns.
+
+    It returns when all servers are up and every other task has come to this `job`, a name of your own that is
+    new each time. `folder` is empty at first and the same for all tasks, which leave word for each other in
+    it. Raises ClusterError where TF_CONFIG has too few ps, and when somebody is missing after a minute.
+    """
+    cluster, task = _from_tf_config()
+    addresses = cluster.get("ps", [])
+    if len(addresses) < 2:
+        raise ClusterError(
+            f"A tf.data service needs a dispatcher and a worker, and the cluster has {len(addresses)} ps.",
+            cure="LocalCluster(workers=…, ps=2): ps 0 is the dispatcher, the others are tf.data workers.",
+        )
+    if task["type"] == "ps":
+        _serve(Path(folder), addresses, task["index"])
+    everyone = {
+        f"{kind}-{i}" + f"-{job}" * (kind != "ps") for kind in cluster for i in range(len(cluster[kind]))
+    }
+    Path(folder, f"{task['type']}-{task['index']}-{job}").touch()
+    _wait(lambda: everyone <= set(os.listdir(folder)), f"all tasks to come to the job {job!r}")
+    return f"grpc://{addresses[0]}"
+
+
+def served_by():
+    """A string tensor, inside a dataset's function: the number of the tf.data worker that computes it."""
+    import tensorflow as tf
+
+    return tf.io.read_file(_NAME)  # a relative path: each worker finds a file of its own
+
+
+def restart(folder: str | os.PathLike, ps: int) -> None:
+    """None, when tf.data worker `ps` has been stopped and a new one listens on its port.
+
+    What the old one had read and not handed over is gone, as when its machine had died.
+    """
+    request, done = Path(folder, f"restart-{ps}"), Path(folder, f"restarted-{ps}")
+    done.unlink(missing_ok=True)
+    request.touch()
+    _wait(done.exists, f"tf.data worker {ps} to restart")
+
+
+def _from_tf_config() -> tuple[dict, dict]:
+    config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+    return config.get("cluster", {}), config.get("task", {"type": "worker", "index": 0})
+
+
+def _serve(folder: Path, addresses: list[str], number: int) -> None:
+    """Be the dispatcher or a tf.data worker until this process is ended."""
+    port = int(addresses[number].rpartition(":")[2])
+    if number == 0:
+        server = _dispatcher(port)
+        (folder / "ps-0").touch()
+        server.join()
+    home = folder / f"home-{number}"
+    home.mkdir()
+    (home / _NAME).write_text(str(number))
+    os.chdir(home)
+    server = _worker(addresses[0], addresses[number], port)
+    (folder / f"ps-{number}").touch()
+    while True:
+        _wait((folder / f"restart-{number}").exists, limit=float("inf"))
+        server.stop()
+        server = _worker(addresses[0], addresses[number], port)
+        (folder / f"restart-{number}").unlink()
+        (folder / f"restarted-{number}").touch()
+
+
+def _dispatcher(port: int):
+    from tensorflow.data.experimental import service
+
+    return service.DispatchServer(service.DispatcherConfig(port=port))
+
+
+def _worker(dispatcher: str, address: str, port: int):
+    """A tf.data worker that has registered with the dispatcher."""
+    from tensorflow.data.experimental import service
+
+    return service.WorkerServer(
+        service.WorkerConfig(
+            dispatcher_address=dispatcher,
+            worker_address=address,
+            port=port,
+            heartbeat_interval_ms=100,  # 30 s by default: too slow for an epoch of a second
+            dispatcher_timeout_ms=START_DEADLINE * 1000,
+        )
+    )
+
+
+def _wait(met: Callable[[], bool], what: str = "", limit: float = START_DEADLINE) -> None:
+    end = time.monotonic() + limit
+    while not met():
+        if time.monotonic() > end:
+            raise ClusterError(f"Waited {limit:g} s in vain for {what}.")
+        time.sleep(TICK)
