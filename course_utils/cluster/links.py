@@ -47,6 +47,7 @@ class Link:
         self.delay_seconds = _seconds(delay)
         self.carried: Counter[tuple[str, str]] = Counter()
         self._cut: set[str] = set()
+        self._stands_for: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"Link(bandwidth={self.bandwidth!r}, delay={self.delay!r})"
@@ -70,6 +71,12 @@ class Link:
         """Whether bytes can go from one task to another now."""
         return self._cut.isdisjoint((ALL, source, target))
 
+    def as_written(self, text: str | None) -> str | None:
+        """A worker's TF_CONFIG with the addresses that the ports of the proxy stand for."""
+        for port, address in self._stands_for.items():
+            text = text and text.replace(f'"{port}"', f'"{address}"')
+        return text
+
     @contextlib.contextmanager
     def between(self, configs: Sequence[str | None]) -> Iterator[list[str | None]]:
         """The TF_CONFIG texts with the addresses of peers led through the proxy, which runs meanwhile."""
@@ -78,6 +85,7 @@ class Link:
             proxy = _Proxy(self)
             stack.callback(proxy.close_ports)
             texts = [proxy.lead_through(text, number) for number, text in enumerate(configs)]
+            self._stands_for = {f"127.0.0.1:{port.getsockname()[1]}": to for port, to, *_ in proxy.ports}
             stack.enter_context(proxy.running())
             yield texts
 

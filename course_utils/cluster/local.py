@@ -31,7 +31,8 @@ class LocalCluster:
 
     workers: how many; chief=True adds a chief, ps=n parameter servers, evaluator=True an evaluator.
     devices_per_worker: replicas in each. timeout: seconds for one run, counted from when all have started.
-    output: "lines" (each with its worker's name), "columns" (side by side in a notebook) or "quiet".
+    output: "lines" (each with its worker's name), "columns" (side by side in a notebook), "quiet", or what
+    shows the workers' reports while they run, such as watching.Live().
     log_dir: where the logs of failed runs go (else .course/runs). start_method: "fork" or "spawn".
     env: environment variables for the workers; TF_CPP_MIN_LOG_LEVEL="0" turns TensorFlow's own messages on
     (other variables that TensorFlow reads when it is imported need start_method="spawn").
@@ -49,7 +50,7 @@ class LocalCluster:
         chief: bool = False,
         ps: int = 0,
         evaluator: bool = False,
-        output: str = "lines",
+        output: str | output.Quiet = "lines",
         log_dir: str | os.PathLike | None = None,
         start_method: str | None = None,
         env: dict[str, str] | None = None,
@@ -62,7 +63,7 @@ class LocalCluster:
         self.devices_per_worker = _whole("devices_per_worker", devices_per_worker, 1)
         self.ps = _whole("ps", ps, 0)
         self.timeout = _seconds(timeout)
-        self.output = _one_of("output", output, ("lines", "columns", "quiet"))
+        self.output = _display(output)
         self.start_method = _one_of("start_method", start_method or pool.default_method(), ("fork", "spawn"))
         self.log_dir, self.env, self.check = _path(log_dir), _variables(env), _yes_or_no("check", check)
         self.link = _link(link)
@@ -168,9 +169,11 @@ class LocalCluster:
         folder = _new_folder()
         kept = base / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{folder.name[-4:]}"
         (folder / "payload.pickle").write_bytes(payload)
-        workers = self._make_workers(configs, held, folder, kind.ends_on_error, fired or str(folder))
+        workers = self._make_workers(configs, held, folder, kind is not Run, fired or str(folder))
         screen = output.make_display(self.output, [worker.name for worker in workers])
         run = kind(workers, self._start, screen, self.timeout, kept)
+        if self.link:
+            run.as_written = self.link.as_written
         try:
             return run.results()
         finally:
@@ -370,6 +373,12 @@ def _yes_or_no(name: str, value) -> bool:
     if type(value).__name__ not in ("bool", "bool_"):  # Python's or NumPy's
         raise ConfigError(f"LocalCluster({name}={value!r}) cannot be.", expected="True or False.")
     return bool(value)
+
+
+def _display(value) -> str | output.Quiet:
+    if isinstance(value, output.Quiet):
+        return value
+    return _one_of("output", value, ("lines", "columns", "quiet"))
 
 
 def _link(value) -> Link | None:

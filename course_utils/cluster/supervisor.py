@@ -1,6 +1,7 @@
 """One run of a cluster: start the workers, follow them, decide how it ends, and leave nothing behind."""
 
 import contextlib
+import json
 import pickle
 import time
 from collections.abc import Callable
@@ -66,12 +67,11 @@ class Worker:
 class Run:
     """Start `workers`, return their results in order; a CourseError says why there are none."""
 
-    ends_on_error = False  # whether a worker's process ends when its function has raised
-
     def __init__(self, workers: list[Worker], start: Callable, display, timeout: float, kept: Path):
         self.workers, self.start, self.display, self.timeout = workers, start, display, timeout
         self.kept = kept  # where the logs go if the run fails
         self.began = time.monotonic()
+        self.as_written: Callable[[str | None], str | None] = lambda text: text
         self.first_error_at: float | None = None
         self.done = False
 
@@ -142,6 +142,8 @@ class Run:
             worker.making_strategy, worker.seen_config = True, content[0]
         elif kind == "stacks":
             worker.stack = content[0]
+        elif kind == "report":
+            self.display.report(self.workers.index(worker), json.loads(content[0]))
         elif kind == "result":
             worker.result = content[0]
             worker.stages["exit"] = self._now()
@@ -186,7 +188,7 @@ class Run:
             if worker.error and worker.error.ours:
                 raise pickle.loads(worker.error.pickled)
         if any(w.seen_config not in (None, w.job.tf_config) for w in self.workers):
-            seen = [worker.seen_config or worker.job.tf_config for worker in self.workers]
+            seen = [self.as_written(w.seen_config or w.job.tf_config) for w in self.workers]
             if self.workers[0].job.alone_is_wrong:
                 check_tf_configs(seen)
 

@@ -267,6 +267,11 @@ def test_a_worker_that_dies_behind_the_link_ends_the_run_as_ever():
     assert not serving()
 
 
+def test_a_configuration_that_a_function_spoils_is_named_as_without_a_link():
+    with pytest.raises(ConfigError, match="Process 1 says it is worker 0"):
+        LocalCluster(2, link=Link(), **QUIET).run(jobs.all_say_worker_0)
+
+
 def test_an_outage_in_the_middle_delays_a_job_and_changes_nothing_else(tmp_path):
     link, passed = Link(), []
 
