@@ -60,6 +60,44 @@ def doctor(as_json):
         raise SystemExit(1)
 
 
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--workers", "--nproc-per-node", type=click.IntRange(0), default=2, show_default=True)
+@click.option("--chief", is_flag=True, help="A task of its own that leads; it trains too.")
+@click.option("--ps", type=click.IntRange(0), default=0, help="Parameter servers.")
+@click.option("--evaluator", is_flag=True, help="A task that evaluates checkpoints.")
+@click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Replicas a worker.")
+@click.option("--max-restarts", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--log-dir", type=click.Path(path_type=Path, file_okay=False), help="Each worker's output.")
+@click.option("--no-pool", is_flag=True, help="Each worker is a new `python SCRIPT`; slower to start.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), callback=_seconds, help="For an attempt.")
+@click.option(
+    "--heartbeat",
+    type=click.FloatRange(0, min_open=True),
+    callback=_seconds,
+    default=300,
+    show_default=True,
+    help="Seconds without a step or a line of output, after which the job counts as hanging.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    callback=_seconds,
+    default=30,
+    show_default=True,
+    help="Seconds to write a checkpoint, from SIGTERM or Ctrl-C on.",
+)
+@click.option("--port", type=click.IntRange(1, 65535), help="Of the first task; the others take the next.")
+@click.option("--fail", "faults", multiple=True, metavar="FAULT", help="Such as worker:1@step:40.")
+@click.argument("script", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def launch(script, arguments, no_pool, **options):
+    """Run SCRIPT with ARGUMENTS on every worker of a job on this machine, each with its TF_CONFIG."""
+    from course_utils.cluster import launcher
+
+    arguments = arguments[1:] if arguments[:1] == ("--",) else arguments
+    raise SystemExit(launcher.launch(launcher.Launch(script, arguments, pool=not no_pool, **options)))
+
+
 @main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 def lab(options):
