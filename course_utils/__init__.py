@@ -20,10 +20,12 @@ _HOME = {
     "epoch_end_stall": "upstream.epoch_end_stall",
 }
 _MODULES = {
+    "balance",
     "callbacks",
     "checkpoints",
     "cluster",
     "communication",
+    "compression",
     "data_service",
     "datasets",
     "devices",
@@ -31,11 +33,12 @@ _MODULES = {
     "exercises",
     "models",
     "plots",
-    "shards",
     "schedules",
+    "shards",
     "timing",
     "training",
     "upstream",
+    "watching",
     "wire",
 }
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import matplotlib
 import numpy as np
-from matplotlib.colors import LogNorm, to_rgb
+from matplotlib.colors import LogNorm, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
 from matplotlib.ticker import LogFormatterMathtext, MaxNLocator, NullLocator
@@ -572,6 +572,7 @@ def files_over_time(moments: Mapping[str, Mapping[str, int]], title: str = "") -
     axis.set_yticks(np.arange(len(rows)) + 0.45, [label for _, label in rows], ha="left")
     axis.tick_params(axis="y", pad=8 + 6.2 * max(len(label) for _, label in rows))
     axis.set_xticks(np.arange(len(moments)) + 0.46, list(moments))
+    axis.set_xlabel("after step")
     writers = sorted({writer for files in moments.values() for writer in files.values()})
     _legend_below(figure, [(f"worker {w}", worker_colour(w)) for w in writers], title="written by")
     return figure
@@ -594,6 +595,46 @@ def _by_number(path) -> list:
         [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
         for name in path.split("/")
     ]
+
+
+def phase_colour(phase: str, worker: int) -> str:
+    """The colour of a part of a step (one of `timing.PHASES`) on a worker, as a hex string.
+
+    What a worker does for itself has its colour, pale while it waits for its own data; grey is waiting for
+    others, black the all-reduce.
+    """
+    own = worker_colour(worker)
+    return {"wait for data": to_hex(_lighter(own, 0.35)), "compute": own, "wait for others": FAINT}.get(
+        phase, INK
+    )
+
+
+def step_phases(
+    workers: Sequence[Sequence[tuple[str, float, float]]], names: Sequence[str] | None = None, title: str = ""
+) -> Figure:
+    """A row a worker: its steps, each cut into waiting for data, computing, waiting for others, all-reduce.
+
+    `workers[w]` lists (phase, start, end) in seconds, as `timing.phases` gives them.
+    """
+    names = names or [f"worker {i}" for i in range(len(workers))]
+    figure, axis = _figure(height=1.5 + 0.45 * len(workers))
+    for row, spans in enumerate(workers):
+        for phase, start, end in spans:
+            hatch = "////" if phase == "wait for data" else None
+            colour, edge = phase_colour(phase, row), worker_colour(row) if hatch else "none"
+            width = 1000 * (end - start)
+            axis.barh(row, width, left=1000 * start, height=0.62, color=colour, hatch=hatch, ec=edge, lw=0)
+    axis.set_yticks(range(len(names)), names)
+    axis.invert_yaxis()
+    axis.set(xlabel="time (ms)", title=title)
+    axis.margins(x=0)
+    phases = ("wait for data", "compute", "wait for others", "all-reduce")
+    grey = [Patch(facecolor=phase_colour(phase, 7), label=phase) for phase in phases]
+    grey[0].set(hatch="////", edgecolor=worker_colour(7), linewidth=0)
+    figure.legend(
+        handles=grey, loc="outside lower center", ncols=4, title="first two: in the worker's colour"
+    )
+    return figure
 
 
 def _figure(columns=1, height=3.4, width_ratios=None, sharey=False):

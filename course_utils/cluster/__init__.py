@@ -7,6 +7,7 @@ from course_utils.cluster.local import LocalCluster
 from course_utils.cluster.outcomes import Outcome
 from course_utils.cluster.pool import warm_up
 from course_utils.cluster.ports import free_addresses
+from course_utils.cluster.reports import report
 
 __all__ = [
     "ClusterConfig",
@@ -19,5 +20,6 @@ __all__ = [
     "WorkerError",
     "check_tf_configs",
     "free_addresses",
+    "report",
     "warm_up",
 ]

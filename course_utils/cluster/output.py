@@ -71,16 +71,22 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Quiet:
-    """Shows nothing."""
+    """Shows nothing. What `LocalCluster(output=…)` takes has these methods, and `start`."""
+
+    def start(self, names: list[str]) -> None:
+        """None; a run of these workers begins."""
 
     def show(self, number: int, lines: list[str]) -> None:
-        pass
+        """None; worker `number` has written these lines."""
+
+    def report(self, number: int, values: dict) -> None:
+        """None; worker `number` has called `cluster.report(values)`."""
 
     def close(self) -> None:
-        pass
+        """None; the run is over."""
 
 
-class Lines:
+class Lines(Quiet):
     """Prints each line with the worker's name before it."""
 
     def __init__(self, names: list[str]):
@@ -100,7 +106,7 @@ class Lines:
         sys.stdout.flush()
 
 
-class Columns:
+class Columns(Quiet):
     """Side by side in a notebook, updated in place; the last state stays in the saved notebook."""
 
     def __init__(self, names: list[str]):
@@ -153,7 +159,10 @@ _WRAP = "white-space:pre-wrap;overflow-wrap:anywhere"
 
 
 def make_display(output: str, names: list[str]):
-    """The display for "lines", "columns" or "quiet"; columns need a notebook and are lines elsewhere."""
+    """The display for "lines", "columns", "quiet" or a display; columns are lines outside a notebook."""
+    if not isinstance(output, str):
+        output.start(names)
+        return output
     if output == "quiet":
         return Quiet()
     return Columns(names) if output == "columns" and _in_notebook() else Lines(names)

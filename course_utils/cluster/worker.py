@@ -2,7 +2,7 @@
 
 The channel carries small tuples, their first element says what they are:
 caller -> worker: ("job", Job), ("stacks",); worker -> caller: ("stage", name, time),
-("strategy", TF_CONFIG seen), ("stacks", text), ("result", path), ("error", RemoteError).
+("strategy", TF_CONFIG seen), ("stacks", text), ("report", JSON), ("result", path), ("error", RemoteError).
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import connection
 from pathlib import Path
 
+from course_utils.cluster import reports
 from course_utils.cluster.zygote import die_with_parent, kill_group
 from course_utils.errors import ClusterError, ConfigError
 
@@ -86,6 +87,7 @@ def _serve(channel: connection.Connection) -> int:
     except (EOFError, OSError):
         return 1
     caller.watch()
+    reports.caller = caller
     _line_buffered()
     sys.modules["__main__"] = types.ModuleType("__main__")
     returned = _call(job, caller)
@@ -231,7 +233,7 @@ def describe_error(error: BaseException) -> RemoteError:
     return RemoteError(
         kind=type(error).__name__,
         message=_message(error),
-        traceback=_OUR_NODES.sub("", text),
+        traceback=without_our_nodes(text),
         pickled=pickled,
         consequence=_is_consequence(error),
         ours=isinstance(error, (ClusterError, ConfigError)) and pickled is not None,
@@ -258,9 +260,13 @@ def _pickled(error: BaseException) -> bytes | None:
     return data
 
 
-# TensorFlow lists where a node was made; our part of that says nothing.
+def without_our_nodes(text: str) -> str:
+    """A traceback without our part of TensorFlow's list of where a node was made, which says nothing."""
+    return _OUR_NODES.sub("", text)
+
+
 _OUR_NODES = re.compile(
-    rf'  File "(<string>|{re.escape(os.path.dirname(__file__))}[^"]*)", line \d+, in \S+\n\n'
+    rf'  File "(<string>|<frozen runpy>|{re.escape(os.path.dirname(__file__))}[^"]*)", line \d+, in \S+\n\n'
 )
 
 
