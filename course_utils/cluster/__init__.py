@@ -8,13 +8,16 @@ from course_utils.cluster.outcomes import Outcome
 from course_utils.cluster.pool import warm_up
 from course_utils.cluster.ports import free_addresses
 from course_utils.cluster.reports import report
+from course_utils.cluster.supervise import GaveUp, Supervisor
 
 __all__ = [
     "ClusterConfig",
     "ClusterTimeout",
     "Link",
+    "GaveUp",
     "LocalCluster",
     "Outcome",
+    "Supervisor",
     "Task",
     "WorkerDied",
     "WorkerError",

@@ -132,17 +132,18 @@ def callback():
 
 @dataclass(frozen=True)
 class Progress:
-    """What a worker has said last: so many steps were done at `at`, a moment of `time.monotonic`."""
+    """What a worker has said: `step` steps were done at `at` (`time.monotonic`), and `first` at first."""
 
     step: int
     at: float
+    first: int
 
     @classmethod
     def read(cls, file: str | os.PathLike) -> "Progress | None":
         """What the COURSE_PROGRESS file of a process says; None if the process has said nothing."""
         with contextlib.suppress(OSError, struct.error):
-            number, at = _RECORD.unpack(Path(file).read_bytes())
-            return cls(number, at) if at else None
+            step, at, first = _RECORD.unpack(Path(file).read_bytes())
+            return cls(step, at, first) if at else None
         return None
 
 
@@ -153,7 +154,7 @@ def fired(folder: str | os.PathLike) -> dict[str, float]:
     return {text: float(at) for at, _, text in lines}
 
 
-_RECORD = struct.Struct("qd")
+_RECORD = struct.Struct("qdq")
 _here: "_Here | None" = None
 
 
@@ -163,14 +164,15 @@ class _Here:
     def __init__(self, setting: tuple):
         self.setting = setting
         progress, plan, self.folder, tf_config = setting
-        self.record = _shared(progress) if progress else None
+        self.record, self.first = _shared(progress) if progress else None, None
         everything = enumerate(parse_all(plan or ""))
         task = _task(tf_config)
         self.planned = [(number, fault) for number, fault in everything if (fault.task, fault.index) == task]
 
     def step(self, done: int) -> None:
         if self.record:
-            _RECORD.pack_into(self.record, 0, done, time.monotonic())
+            self.first = done if self.first is None else self.first
+            _RECORD.pack_into(self.record, 0, done, time.monotonic(), self.first)
         for number, fault in [(n, fault) for n, fault in self.planned if done >= fault.step]:
             self.planned.remove((number, fault))
             if self.claim(number, fault):

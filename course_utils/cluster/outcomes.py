@@ -23,8 +23,8 @@ class Outcome:
     `status`: "returned" (with `value`), "raised", "killed" (by a signal), "exited" (without returning),
     "stopped" (halted by SIGSTOP) or "cut off" (it still ran when the time was up). `error` says it in a
     sentence: WorkerError with the exception as `original`, WorkerDied, ClusterTimeout; None where it
-    returned. `seconds` passed from the start of the run until then. `step` is the last one that it reported
-    with `faults.step`, None if it did not.
+    returned. `seconds` passed from the start of the run until then. `step` is the last that it reported
+    with `faults.step`, `first_step` the first; None if it reported none.
     """
 
     task: str
@@ -33,6 +33,7 @@ class Outcome:
     error: CourseError | None
     seconds: float
     step: int | None = None
+    first_step: int | None = None
 
     def __str__(self) -> str:
         told = self.error.seen if self.error else f"{self.task.capitalize()} returned."
@@ -42,8 +43,6 @@ class Outcome:
 
 class ToTheEnd(Run):
     """A run that ends when all have returned or failed, or when its time is up; the results are Outcomes."""
-
-    ends_on_error = True
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -83,7 +82,8 @@ class ToTheEnd(Run):
         value = super()._result(worker) if worker.finished else None
         seconds = worker.stages.get("exit", self._now())
         progress = Progress.read(worker.job.progress)
-        return Outcome(worker.name, status, value, error, seconds, progress.step if progress else None)
+        steps = (progress.step, progress.first) if progress else (None, None)
+        return Outcome(worker.name, status, value, error, seconds, *steps)
 
     def _ending(self, worker: Worker) -> tuple[str, CourseError | None]:
         if worker.finished:

@@ -88,7 +88,7 @@ class Run:
                 self._look()
                 self._judge()
             self._read_output(last=True)
-            results = [self._result(worker) for worker in self.workers]
+            results = self._results()
             self.done = True
             return results
         finally:
@@ -293,6 +293,9 @@ class Run:
 
     def _where_logs(self) -> str:
         return f"Read the workers' output, kept in {self.kept}."
+
+    def _results(self) -> list:
+        return [self._result(worker) for worker in self.workers]
 
     def _result(self, worker: Worker):
         if worker.result is None:
