@@ -61,12 +61,20 @@ def doctor(as_json):
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--workers", "--nproc-per-node", type=click.IntRange(0), default=2, show_default=True)
+@click.option("--workers", type=click.IntRange(0), default=2, show_default=True)
 @click.option("--chief", is_flag=True, help="A task of its own that leads; it trains too.")
 @click.option("--ps", type=click.IntRange(0), default=0, help="Parameter servers.")
 @click.option("--evaluator", is_flag=True, help="A task that evaluates checkpoints.")
 @click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Replicas a worker.")
 @click.option("--max-restarts", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--backoff",
+    type=click.FloatRange(0),
+    callback=_seconds,
+    default=1,
+    show_default=True,
+    help="Seconds before the first restart, doubled every time.",
+)
 @click.option("--log-dir", type=click.Path(path_type=Path, file_okay=False), help="Each worker's output.")
 @click.option("--no-pool", is_flag=True, help="Each worker is a new `python SCRIPT`; slower to start.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), callback=_seconds, help="For an attempt.")

@@ -117,7 +117,9 @@ def place(stack) -> str:
 def _is_library(file: str) -> bool:
     real = os.path.realpath(file)
     return (
-        file.startswith("<frozen") or "__autograph_generated" in file or real.startswith((*_LIBRARIES, _OWN))
+        file.startswith(("<frozen", "<string>"))
+        or "__autograph_generated" in file
+        or real.startswith((*_LIBRARIES, _OWN))
     )
 
 
@@ -128,10 +130,17 @@ def in_tensorflow(stack) -> bool:
     return f"{os.sep}tensorflow{os.sep}" in inner
 
 
+def own_stack_text(stack) -> str:
+    """The frames of a stack that are the user's own, as Python prints them; all where there are none."""
+    own = [frame for frame in stack if not _is_library(frame[0])]
+    return stack_text(own or stack)
+
+
 def stack_text(stack) -> str:
     """A stack as Python prints it."""
     return "".join(
-        f'  File "{file}", line {number}, in {name}\n    {line}\n' for file, number, name, line in stack
+        f'  File "{file}", line {number}, in {name}\n    {line.strip()}\n'
+        for file, number, name, line in stack
     )
 
 

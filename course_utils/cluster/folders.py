@@ -39,7 +39,7 @@ def for_logs(log_dir: str | os.PathLike | None, runs: Path | None = None) -> Pat
 
 
 def kept_name(folder: Path) -> str:
-    """The name under which the logs of the run in a temporary `folder` are kept: the moment, a few letters."""
+    """The name under which the logs of the run in a temporary `folder` are kept, unlike any other."""
     return f"run-{time.strftime('%Y%m%d-%H%M%S')}-{folder.name[-4:]}"
 
 

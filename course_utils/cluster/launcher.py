@@ -12,20 +12,21 @@ when it begins. Where it calls `faults.step`, the launcher also knows how far ea
 import os
 import shutil
 import signal
-import sys
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_utils.cluster import faults, folders, output, pool, ports, travel
+from course_utils.cluster import faults, folders, pool, ports, supervise
 from course_utils.cluster.config import ClusterConfig, Task
-from course_utils.cluster.launch import script as scripts
-from course_utils.cluster.launch.attempt import Attempt, Ending
+from course_utils.cluster.launch import members
+from course_utils.cluster.launch.attempt import SIGNALLED, Ending, Following
 from course_utils.cluster.launch.console import Console
-from course_utils.cluster.launch.member import Member
-from course_utils.cluster.worker import IN_WORKER, Job
+from course_utils.cluster.worker import IN_WORKER
 from course_utils.errors import ConfigError
+
+TICK = 0.05  # seconds between two looks for a signal, while the job waits for its restart
 
 
 @dataclass(frozen=True)
@@ -33,20 +34,22 @@ class Launch:
     """What `course launch` is told.
 
     workers, chief, ps, evaluator: the tasks. devices: replicas in each. max_restarts: how often a job that
-    failed starts again. log_dir: where each worker's output is written; else it is kept only of failed jobs.
-    pool=False: each worker is a new Python. timeout: seconds for an attempt. heartbeat: seconds without any
-    sign of life, after which a job counts as hanging. grace: seconds between SIGTERM and SIGKILL. port: that
-    of the first task, the others take the next ones; None: free ones. faults: what is to go wrong on purpose.
+    failed starts again, after `backoff` seconds, doubled every time. log_dir: where each worker's output is
+    written; else it is kept only of jobs that failed. pool=False: each worker is a new Python. timeout:
+    seconds for an attempt. heartbeat: seconds without a sign of life, after which a job counts as hung.
+    grace: seconds between SIGTERM and SIGKILL. port: that of the first task, the others take the next ones;
+    None: free ones. faults: what is to go wrong on purpose, once over all attempts.
     """
 
     script: Path
     arguments: tuple[str, ...] = ()
-    workers: int = 1
+    workers: int = 2
     chief: bool = False
     ps: int = 0
     evaluator: bool = False
     devices: int = 1
     max_restarts: int = 0
+    backoff: float = 1.0
     log_dir: Path | None = None
     pool: bool = True
     timeout: float | None = None
@@ -56,17 +59,17 @@ class Launch:
     faults: tuple[str, ...] = ()
 
     @property
-    def tasks(self) -> list[Task]:
-        """Every task, chief first."""
-        return self.config([f"x:{number + 1}" for number in range(self.size)]).tasks
-
-    @property
     def size(self) -> int:
         """How many processes there are."""
         return self.workers + self.chief + self.ps + self.evaluator
 
+    @property
+    def tasks(self) -> list[Task]:
+        """Every task, chief first."""
+        return self.config([f"x:{number + 1}" for number in range(self.size)]).tasks
+
     def config(self, addresses: list[str]) -> ClusterConfig:
-        """The cluster on these addresses."""
+        """The cluster on these addresses, one for each task."""
         counts = {"chief": self.chief, "worker": self.workers, "ps": self.ps, "evaluator": self.evaluator}
         left = iter(addresses)
         return ClusterConfig(**{kind: [next(left) for _ in range(n)] for kind, n in counts.items()})
@@ -80,12 +83,10 @@ def launch(options: Launch) -> int:
     for what cannot work.
     """
     _check(options)
-    names = [str(task) for task in options.tasks]
-    console = Console(names)
     folder = folders.temporary()
-    job = _Job(options, console, folder)
+    job = _Job(options, folder, Console([str(task) for task in options.tasks]))
     try:
-        with _signals(job.signals):
+        with _noting_signals(job.signals):
             ending = job.run()
         job.tell(ending)
         return ending.code
@@ -93,112 +94,110 @@ def launch(options: Launch) -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+class _Stopped(Exception):
+    """Somebody has asked the launcher to stop; `ending` is that of the job."""
+
+    def __init__(self, ending: Ending):
+        self.ending = ending
+
+
 @dataclass
 class _Job:
     """The attempts of one launch."""
 
     options: Launch
+    folder: Path  # temporary: payload, progress and fired faults; the logs too, unless they have a folder
     console: Console
-    folder: Path  # temporary: payload, progress and fired faults; the logs, unless they have a folder
     signals: list[int] = field(default_factory=list)
-    attempts: list[Ending] = field(default_factory=list)
+    restarts: int = 0
 
     def run(self) -> Ending:
-        arguments = (str(self.options.script.resolve()), list(self.options.arguments))
-        (self.folder / "payload.pickle").write_bytes(travel.pack_call(scripts.run_as_main, arguments, {}))
-        if self.options.pool and pool.default_method() == "fork":
-            pool.the_pool(_log_level())
-        ending = self.attempt()
-        return ending
-
-    def attempt(self) -> Ending:
-        """How the next attempt ended."""
-        held = _ports(self.options)
+        """How the last attempt ended."""
+        members.write_payload(self.options, self.folder)
+        limits = supervise.Restarts(self.options.max_restarts, self.options.backoff)
         try:
-            members = self.members([port.address for port in held])
-            start = self.start
-            ending = Attempt(members, start, self.console, self.signals, self.options).run()
+            attempts = supervise.keep_trying(self.attempt, limits, self.note, self.pause)
+            return attempts[-1].ending
+        except supervise.GaveUp as error:
+            return error.ending
+        except _Stopped as stopped:
+            return stopped.ending
+
+    def attempt(self, number: int) -> Ending:
+        """How the attempt of that number ended."""
+        self.stop_if_asked()
+        held: list[ports.HeldPort] = []
+        try:
+            hold_ports(self.options, held)
+            self.warm_up()
+            processes = members.make(self.options, self.folder, number, [port.address for port in held])
+            ending = Following(processes, self.console, self.signals, self.options).run()
+        except ConfigError as error:  # a port that is taken may be free the next time
+            return Ending("crashed", str(error), code=1)
         finally:
             for port in held:
                 port.release()
-        self.attempts.append(ending)
+        if ending.how == "stopped":
+            raise _Stopped(ending)
         return ending
 
-    def start(self, member: Member) -> None:
-        """Start one process."""
-        command = None
-        if not self.options.pool:
-            command = [sys.executable, str(self.options.script), *self.options.arguments]
-        member.start(command, _log_level())
+    def warm_up(self) -> None:
+        """Have the process ready that imports TensorFlow for all; that of an earlier attempt may be gone."""
+        if self.options.pool and pool.default_method() == "fork":
+            pool.the_pool(members.log_level())
 
-    def members(self, addresses: list[str]) -> list[Member]:
-        """The processes of an attempt, not started yet."""
-        number = len(self.attempts)
-        logs = (self.options.log_dir or self.folder) / f"attempt-{number}"
-        logs.mkdir(parents=True, exist_ok=True)
-        config = self.options.config(addresses)
-        training = sum(task.type in ("chief", "worker") for task in config.tasks)
-        return [
-            self.member(index, task, config.tf_config(task.type, task.index), training, logs)
-            for index, task in enumerate(config.tasks)
-        ]
+    def note(self, attempt: supervise.Attempt) -> None:
+        """Say how an attempt ended, and what comes next."""
+        if attempt.ending.how == "finished":
+            return
+        self.say(attempt.ending)
+        if attempt.number <= self.options.max_restarts:
+            self.restarts = attempt.number
+            limits = supervise.Restarts(self.options.max_restarts, self.options.backoff)
+            wait = limits.wait_before(attempt.number)
+            self.console.say(f"Restart {attempt.number} of {self.options.max_restarts} in {wait:g} s.")
 
-    def member(self, index: int, task: Task, tf_config: str, training: int, logs: Path) -> Member:
-        name = str(task).replace(" ", "-")
-        progress = self.folder / f"{logs.name}-{name}.progress"
-        threads = max(1, _cores() // training)
-        job = Job(
-            task=str(task),
-            tf_config=tf_config,
-            alone_is_wrong=training > 1 and task.type in ("chief", "worker"),
-            folder=str(self.folder),
-            number=index,
-            workers=training,
-            devices=self.options.devices,
-            threads=threads,
-            environment=self.environment(index, task, tf_config, threads) | {faults.PROGRESS: str(progress)},
-            directory=os.getcwd(),
-            path=_search_path(self.options.script),
-            sources={},
-            progress=str(progress),
-            ends_on_error=True,
-        )
-        log = output.Log(logs / f"{name}.log", _log_level() != "2")
-        return Member(task, job, log, progress)
+    def pause(self, seconds: float) -> None:
+        """Wait, unless somebody asks the job to stop."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.stop_if_asked()
+            time.sleep(min(TICK, seconds))
 
-    def environment(self, index: int, task: Task, tf_config: str, threads: int) -> dict[str, str]:
-        """The variables of one process: the caller's, and what makes it this task."""
-        ours = {
-            "TF_CONFIG": tf_config,
-            IN_WORKER: str(task),
-            "PYTHONFAULTHANDLER": "1",  # an aborted process says where it stood
-            "TF_NUM_INTRAOP_THREADS": str(threads),
-            "OMP_NUM_THREADS": str(threads),
-            faults.FIRED: str(self.folder),
-            faults.PLAN: ",".join(self.options.faults),
-        }
-        return ours | pool.worker_environment(_log_level()) | ours
+    def stop_if_asked(self) -> None:
+        """Nothing runs here that could be asked to stop."""
+        if self.signals:
+            raise _Stopped(
+                Ending("stopped", "Stopped between two attempts.", code=SIGNALLED + self.signals[0])
+            )
+
+    def say(self, ending: Ending) -> None:
+        """Write the sentences of an ending."""
+        if ending.stacks:
+            self.console.say(f"Where it stood:\n{ending.stacks.rstrip()}")
+        cause = f" Likely cause: {ending.cause}" if ending.cause else ""
+        self.console.say(f"{ending.reason}{cause}")
 
     def tell(self, ending: Ending) -> None:
-        """Say how the job ended, and where its output is."""
-        if ending.details:
-            self.console.say(f"Where they stood:\n{ending.details.rstrip()}")
-        if ending.seen:
-            cause = f" Likely cause: {ending.cause}" if ending.cause else ""
-            self.console.say(f"{ending.seen}{cause}")
-        if ending.code == 0:
+        """Say what there is to say about the whole job, and where its output is."""
+        if ending.how == "stopped" or (ending.how == "finished" and ending.reason):
+            self.say(ending)
+        if ending.how == "finished":
+            if self.restarts:
+                self.console.say(f"Finished after {self.restarts} of {self.options.max_restarts} restarts.")
             return
-        if self.options.log_dir is None:
-            kept = folders.for_logs(None) / folders.kept_name(self.folder)
-            folders.keep(self.folder, kept)
-            self.console.say(f"The workers' output is kept in {kept}.")
-        else:
-            self.console.say(f"The workers' output is in {self.options.log_dir}.")
+        if self.restarts:
+            self.console.say(f"The job was tried {self.restarts + 1} times and did not finish.")
+        where = self.options.log_dir
+        if where is None:
+            where = folders.for_logs(None) / folders.kept_name(self.folder)
+            folders.keep(self.folder, where)
+        self.console.say(f"The workers' output is kept in {where}.")
 
 
 @contextmanager
-def _signals(received: list[int]):
-    """SIGINT, SIGTERM and SIGHUP are noted instead of obeyed, where that can be set: in the main thread."""
+def _noting_signals(received: list[int]):
+    """Signals that ask for an end are noted instead of obeyed; only the main thread can have it so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -220,30 +219,30 @@ def _check(options: Launch) -> None:
         )
     if not options.script.is_file():
         raise ConfigError(f"There is no script {str(options.script)!r}.", cure="Give the path of a .py file.")
-    for text in options.faults:
-        for fault in faults.parse_all(text):
-            if str(Task(fault.task, fault.index)) not in map(str, options.tasks):
-                raise ConfigError(
-                    f"{text!r} is meant for {Task(fault.task, fault.index)}, which this job does not have.",
-                    expected=f"one of {', '.join(map(str, options.tasks))}.",
-                )
+    if not options.workers + options.chief:
+        raise ConfigError("A job needs a worker or a chief.", cure="Write --workers 2.")
+    if not options.pool:
+        members.check_plain(options)
+    folders.for_logs(options.log_dir)
+    _check_faults(options)
 
 
-def _ports(options: Launch) -> list[ports.HeldPort]:
-    return [ports.HeldPort() for _ in range(options.size)]
+def _check_faults(options: Launch) -> None:
+    tasks = [str(task) for task in options.tasks]
+    for fault in faults.parse_all(",".join(options.faults)):
+        if (task := str(Task(fault.task, fault.index))) not in tasks:
+            raise ConfigError(
+                f"{str(fault)!r} is meant for {task}, which this job does not have.",
+                expected=f"one of {', '.join(tasks)}.",
+            )
 
 
-def _search_path(script: Path) -> list[str]:
-    """The search path as `python script.py` would have it: the script's folder, then what is installed."""
-    ours = {"", str(Path(sys.argv[0]).parent.resolve())}  # of the command `course`
-    return [str(script.parent.resolve()), *(entry for entry in sys.path if entry not in ours)]
-
-
-def _log_level() -> str:
-    """Of TensorFlow's own messages: 2, unless more are asked for. (Importing the course sets it to 3.)"""
-    level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2")
-    return level if level in ("0", "1") else "2"
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def hold_ports(options: Launch, held: list[ports.HeldPort]) -> None:
+    """Fill `held` with a port for each task; ConfigError when one that was asked for is taken."""
+    for number, task in enumerate(options.tasks):
+        wanted = options.port + number if options.port else 0
+        if wanted > 65535:
+            raise ConfigError(f"There is no port {wanted} for {task}.", cure="Choose a lower --port.")
+        if wanted and ports.holder(wanted):
+            raise ports.taken(wanted, str(task))
+        held.append(ports.HeldPort(wanted))

@@ -7,16 +7,16 @@ from course_utils.errors import ConfigError
 
 
 class HeldPort:
-    """A port of 127.0.0.1 that nobody else is given until it is released.
+    """A port of 127.0.0.1 that nobody else is given until it is released: this one, or one that is free.
 
     The socket is bound and does not listen. With SO_REUSEADDR on both sides, gRPC can bind the same port and
     listen while we hold it, so there is no moment in which another program could get it.
     """
 
-    def __init__(self):
+    def __init__(self, number: int = 0):
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", 0))
+        self._socket.bind(("127.0.0.1", number))
         self.number = self._socket.getsockname()[1]
         self.address = f"127.0.0.1:{self.number}"
 

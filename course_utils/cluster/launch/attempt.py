@@ -3,12 +3,12 @@
 import contextlib
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import connection
 
-from course_utils.cluster import diagnosis
-from course_utils.cluster.launch.member import ABORT_DEADLINE, Member
+from course_utils.cluster import diagnosis, ports, supervise
+from course_utils.cluster.launch.console import Console
+from course_utils.cluster.launch.members import ABORT_DEADLINE, Member
 from course_utils.cluster.pool import END_DEADLINE
 
 TICK = 0.02  # seconds between two looks
@@ -17,28 +17,28 @@ TIMED_OUT = 124  # the exit code for what never ended by itself, as of the comma
 SIGNALLED = 128  # plus the signal: the exit code for what a signal has ended, as a shell has it
 
 
-@dataclass(frozen=True)
-class Ending:
-    """How an attempt ended: in one sentence (`seen`), with a likely `cause`, and stacks as `details`.
+PREEMPTED = (supervise.PREEMPTED, SIGNALLED + signal.SIGTERM)  # exit codes of who saved and left when told to
 
-    `seen` is empty where there is nothing to say. `code` is 0 where all is done, else the exit code of the
-    first worker that failed. `again`: another attempt makes sense, for nobody has asked the job to stop.
+
+@dataclass(frozen=True)
+class Ending(supervise.Ending):
+    """How an attempt ended, as for the supervisor of a cluster; or "stopped": somebody stopped the launcher.
+
+    `code` is 0 after a finish, else the exit code of the first worker that failed, the `culprit`. `cause`
+    says why that may be, `stacks` where those stood who hung. `step` is the last one that all have reported.
     """
 
-    code: int
-    seen: str
+    code: int = 0
     cause: str = ""
-    details: str = ""
-    task: str = ""
-    again: bool = True
-    step: int | None = None  # the last one that all workers have reported
+    stacks: str = ""
+    step: int | None = None
 
 
-class Attempt:
-    """All processes of a job, from their start to their end."""
+class Following:
+    """All processes of one attempt, from their start to their end."""
 
-    def __init__(self, members: list[Member], start: Callable, console, signals: list[int], options):
-        self.members, self.start, self.console, self.signals = members, start, console, signals
+    def __init__(self, members: list[Member], console: Console, signals: list[int], options):
+        self.members, self.console, self.signals = members, console, signals
         self.options = options  # of the launch: timeout, heartbeat, grace
         self.began = time.monotonic()
 
@@ -46,7 +46,7 @@ class Attempt:
         """How it ended, when no process of it is left."""
         try:
             for member in self.members:
-                self.start(member)
+                member.start()
             while (ending := self._ending()) is None:
                 self._wait()
                 self._look()
@@ -80,7 +80,7 @@ class Attempt:
         return self._failure() or self._silence() or self._time_up()
 
     def _done(self) -> Ending:
-        return Ending(0, self._unequal(), step=self._common_step())
+        return Ending("finished", self._unequal(), step=self._common_step())
 
     def _unequal(self) -> str:
         """A sentence if workers that train together have not reported equally many steps."""
@@ -106,20 +106,20 @@ class Attempt:
         seen, cause = how_it_ended(member), ""
         if member.process.exit_code < 0:
             cause = diagnosis.likely_cause_of_death(member)
+        elif member.error and "Could not start gRPC server" in member.error.message:
+            cause = ports.taken(member.port, member.name).seen
         return self._ended(member, seen, cause)
 
     def _noticed(self, victim: Member) -> Ending:
         """Nobody but those who miss somebody: one that is halted or has left is the first that failed."""
-        told = how_it_ended(victim).removesuffix(".")
+        cause = f"{how_it_ended(victim).removesuffix('.')}, because it waited in vain."
         for member in self.members:
             if member.running and diagnosis.is_stopped(member):
-                seen = f"{capital(member)} is halted (SIGSTOP){at_step(member)}, and does not answer."
-                return self._ended(member, seen, f"{told}, because it waited in vain.", _halted())
+                seen = f"{capital(member.name)} is halted (SIGSTOP){at_step(member)}, and does not answer."
+                return self._ended(member, seen, cause, _halted())
             if self._left_early(member, victim):
-                seen = (
-                    f"{capital(member)} ended too early: exit code 0{at_step(member)}, while others went on."
-                )
-                return self._ended(member, seen, f"{told}, because it waited in vain.", 1)
+                seen = f"{capital(member.name)} ended too early, with exit code 0{at_step(member)}."
+                return self._ended(member, seen, cause, 1)
         return self._ended(victim, how_it_ended(victim), "a worker that it needs was not there.")
 
     def _left_early(self, member: Member, victim: Member) -> bool:
@@ -131,7 +131,8 @@ class Attempt:
 
     def _ended(self, member: Member, seen: str, cause: str, code: int | None = None) -> Ending:
         code = shell_code(member.process.exit_code) if code is None else code
-        return Ending(code, seen, cause, "", member.name, step=self._common_step())
+        how = "preempted" if code in PREEMPTED else "crashed"
+        return Ending(how, seen, member.name, code=code, cause=cause, step=self._common_step())
 
     def _common_step(self) -> int | None:
         steps = [m.progress.step for m in self._together() if m.progress]
@@ -156,17 +157,18 @@ class Attempt:
     def _stuck(self, seen: str, running: list[Member]) -> Ending:
         halted = [m for m in running if diagnosis.is_stopped(m)]
         self._abort(running)
-        culprit = (halted or _not_waiting(running) or sorted(running, key=_step) or self.members)[0]
+        stuck = halted or _not_waiting(running)
         left = [m for m in self._together() if m.finished]
-        states = [f"{m.name} had ended with exit code 0{at_step(m)}" for m in left]
-        states += [self._state(m, m in halted) for m in running]
-        details = "".join(f"{m.name}:\n{diagnosis.stack_text(m.stack)}" for m in running if m.stack)
+        states = [f"{m.name} is stuck{at_step(m)} {self._where(m, halted)}" for m in stuck]
+        states += [f"{m.name} had ended with exit code 0{at_step(m)}" for m in left]
+        states += [f"{m.name} waits{at_step(m)} {self._where(m, halted)}" for m in running if m not in stuck]
         return Ending(
-            TIMED_OUT,
-            f"{seen}: {'; '.join(states)}.",
-            diagnosis.EVERYONE_MEETS if left else "",
-            details,
-            culprit.name,
+            "hung",
+            f"{seen}. {capital('; '.join(states))}.",
+            (stuck + left + running)[0].name,
+            code=TIMED_OUT,
+            cause=diagnosis.EVERYONE_MEETS if left and not stuck else "",
+            stacks="\n".join(f"{m.name}\n{diagnosis.own_stack_text(m.stack)}" for m in stuck if m.stack),
             step=self._common_step(),
         )
 
@@ -181,14 +183,13 @@ class Attempt:
         for member in members:
             self.console.show(self.members.index(member), member.read_stack())
 
-    def _state(self, member: Member, halted: bool) -> str:
-        if halted:
-            return f"{member.name} is halted (SIGSTOP){at_step(member)}"
+    def _where(self, member: Member, halted: list[Member]) -> str:
+        if member in halted:
+            return "(halted by SIGSTOP)"
         if "strategy" in member.stages and "connected" not in member.stages:
             missing = [m.name for m in self._together() if m is not member and "strategy" not in m.stages]
-            return f"{member.name} waits for {' and '.join(missing) or 'the others'} to join"
-        verb = "waits" if diagnosis.in_tensorflow(member.stack) else "is"
-        return f"{member.name} {verb}{at_step(member)} {diagnosis.place(member.stack)}"
+            return f"for {' and '.join(missing) or 'the others'} to join"
+        return diagnosis.place(member.stack)
 
     # An end on demand ---------------------------------------------------------------------------------
 
@@ -210,7 +211,7 @@ class Attempt:
         cause = f"{' and '.join(late)} did not end within {grace:g} s, and was killed." if late else ""
         if len(self.signals) > 1 and late:
             cause = f"{' and '.join(late)} was killed, as a second signal demanded."
-        return Ending(SIGNALLED + first, seen, cause, again=False, step=self._common_step())
+        return Ending("stopped", seen, code=SIGNALLED + first, cause=cause, step=self._common_step())
 
     def _end(self) -> None:
         """No process, no open file."""
@@ -230,9 +231,9 @@ def traceless(member: Member) -> list[str]:
     return [] if member.stack else member.log.read(last=True)
 
 
-def capital(member: Member) -> str:
-    """A member's name at the beginning of a sentence."""
-    return member.name[0].upper() + member.name[1:]
+def capital(text: str) -> str:
+    """The text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
 
 
 def at_step(member: Member) -> str:
@@ -244,10 +245,16 @@ def how_it_ended(member: Member) -> str:
     """One sentence on a member that failed: its exception, the signal, or the exit code."""
     code = member.process.exit_code
     if code < 0:
-        return f"{capital(member)} was killed by {diagnosis.signal_name(-code)}{at_step(member)}."
+        return f"{capital(member.name)} was killed by {diagnosis.signal_name(-code)}{at_step(member)}."
     if member.error:
-        return f"{diagnosis.what_it_raised(member).removesuffix('.')}{at_step(member)} (exit code {code})."
-    return f"{capital(member)} ended with exit code {code}{at_step(member)}."
+        return f"{diagnosis.what_it_raised(member).removesuffix('.')} ({_after(member)}exit code {code})."
+    if code in PREEMPTED:
+        return f"{capital(member.name)} has left as it was told to, with exit code {code}{at_step(member)}."
+    return f"{capital(member.name)} ended with exit code {code}{at_step(member)}."
+
+
+def _after(member: Member) -> str:
+    return f"after step {member.progress.step}, " if member.progress else ""
 
 
 def shell_code(code: int) -> int:
@@ -262,7 +269,3 @@ def _halted() -> int:
 def _not_waiting(running: list[Member]) -> list[Member]:
     """Those whose stack is not inside TensorFlow, where one waits for others."""
     return [member for member in running if member.stack and not diagnosis.in_tensorflow(member.stack)]
-
-
-def _step(member: Member) -> int:
-    return member.progress.step if member.progress else -1

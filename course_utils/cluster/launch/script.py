@@ -9,6 +9,8 @@ import threading
 import traceback
 from typing import NoReturn
 
+from course_utils.cluster.worker import without_our_nodes
+
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C has ended
 
 
@@ -32,7 +34,8 @@ def _run(script: str) -> int:
     except SystemExit as error:
         return _exit_code(error.code)
     except BaseException as error:
-        traceback.print_exception(type(error), error, _from_the_script_on(error, script))
+        text = traceback.format_exception(type(error), error, _from_the_script_on(error, script))
+        sys.stderr.write(without_our_nodes("".join(text)))
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
 

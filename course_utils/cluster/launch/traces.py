@@ -70,4 +70,4 @@ def without_dump(lines: list[str]) -> list[str]:
 
 def _with_source(frame: re.Match) -> tuple[str, int, str, str]:
     file, line = frame["file"], int(frame["line"])
-    return file, line, frame["name"], linecache.getline(file, line)
+    return file, line, frame["name"], linecache.getline(file, line).rstrip("\n")
