@@ -11,14 +11,14 @@ import pytest
 @pytest.fixture(scope="session", autouse=True)
 def nothing_stays_behind(tmp_path_factory):
     """No worker, warm process or listening port of this session remains once its pool is closed."""
-    from course_utils.cluster import local, pool
+    from course_utils.cluster import folders, pool
 
-    local.RUNS = tmp_path_factory.mktemp("runs")
-    folders = set(run_folders())
+    folders.RUNS = tmp_path_factory.mktemp("runs")
+    before = set(run_folders())
     yield
     pool.close_the_pool()
     assert not our_processes()
-    assert not (set(run_folders()) - folders)
+    assert not (set(run_folders()) - before)
 
 
 def our_processes() -> list[str]:

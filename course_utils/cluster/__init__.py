@@ -13,8 +13,8 @@ from course_utils.cluster.supervise import GaveUp, Supervisor
 __all__ = [
     "ClusterConfig",
     "ClusterTimeout",
-    "Link",
     "GaveUp",
+    "Link",
     "LocalCluster",
     "Outcome",
     "Supervisor",

@@ -23,11 +23,10 @@ def temporary() -> Path:
     return Path(tempfile.mkdtemp(prefix=f"course-run-{os.getpid()}-", dir=base))
 
 
-def for_logs(log_dir: str | os.PathLike | None, runs: Path | None = None) -> Path:
+def for_logs(log_dir: str | os.PathLike | None) -> Path:
     """The folder under which logs are kept, made if the caller has named it; else ConfigError."""
-    runs = runs or RUNS
     if not log_dir:
-        return runs if _can_make(runs) else Path(tempfile.gettempdir()) / runs
+        return RUNS if _can_make(RUNS) else Path(tempfile.gettempdir()) / RUNS
     try:
         Path(log_dir).mkdir(parents=True, exist_ok=True)
     except OSError as error:

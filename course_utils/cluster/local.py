@@ -4,15 +4,12 @@ import contextlib
 import numbers
 import operator
 import os
-import re
 import shutil
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from course_utils.cluster import cells, errors, faults, output, pool, ports, travel
+from course_utils.cluster import cells, errors, faults, folders, output, pool, ports, travel
 from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs, task_of, texts_of
 from course_utils.cluster.links import Link
 from course_utils.cluster.outcomes import Outcome, ToTheEnd
@@ -22,8 +19,6 @@ from course_utils.cluster.worker import IN_WORKER, Job
 from course_utils.errors import ClusterError, ConfigError, CourseError
 
 STAGES = ("start", "server up", "connected", "first step", "exit")
-RUNS = Path(".course/runs")  # where the logs of failed runs are kept
-KEPT_RUNS = 10
 
 
 class LocalCluster:
@@ -165,9 +160,9 @@ class LocalCluster:
         payload = travel.pack_call(fn, args, kwargs)
         self.warm_up()
         self.configs, self.logs, self.timeline = configs, [], []
-        base = _base(self.log_dir)
-        folder = _new_folder()
-        kept = base / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{folder.name[-4:]}"
+        base = folders.for_logs(self.log_dir)
+        folder = folders.temporary()
+        kept = base / folders.kept_name(folder)
         (folder / "payload.pickle").write_bytes(payload)
         workers = self._make_workers(configs, held, folder, kind is not Run, fired or str(folder))
         screen = output.make_display(self.output, [worker.name for worker in workers])
@@ -178,7 +173,7 @@ class LocalCluster:
             return run.results()
         finally:
             if run.failed:
-                _keep(folder, kept)
+                folders.keep(folder, kept)
             self.logs = [worker.log.text() for worker in workers]
             self.timeline = [_in_order(worker.stages) for worker in workers]
             shutil.rmtree(folder, ignore_errors=True)
@@ -296,54 +291,6 @@ def _address_of(text: str | None, task: Task) -> str | None:
         return ClusterConfig.from_tf_config(text).address(task.type, task.index)
     except ConfigError:
         return None
-
-
-def _new_folder() -> Path:
-    """A temporary folder for one run; those of killed notebooks go first."""
-    base = Path(tempfile.gettempdir()).resolve()
-    for old in base.glob("course-run-*"):
-        if _owner_is_gone(old):
-            shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"course-run-{os.getpid()}-", dir=base))
-
-
-def _base(log_dir) -> Path:
-    """The folder under which logs are kept, made if the caller has named it."""
-    if not log_dir:
-        return RUNS if _can_make(RUNS) else Path(tempfile.gettempdir()) / RUNS
-    try:
-        Path(log_dir).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"The folder for logs, log_dir={str(log_dir)!r}, cannot be made: {error.strerror}.",
-            cure="Name a folder that you may write to, or leave log_dir out.",
-        ) from None
-    return Path(log_dir)
-
-
-def _can_make(folder: Path) -> bool:
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    return there.is_dir() and os.access(there, os.W_OK)
-
-
-def _owner_is_gone(folder: Path) -> bool:
-    import psutil
-
-    ours = _RUN_FOLDER.fullmatch(folder.name)
-    return bool(ours) and not psutil.pid_exists(int(ours[1]))
-
-
-_RUN_FOLDER = re.compile(r"course-run-([1-9]\d{0,8})-[a-z0-9_]{8}")  # as `_new_folder` names them
-
-
-def _keep(folder: Path, kept: Path) -> None:
-    """Move the logs of a failed run to where its error says, and let the oldest such runs go."""
-    with contextlib.suppress(OSError):
-        kept.mkdir(parents=True, exist_ok=True)
-        for log in folder.glob("*.log"):
-            shutil.move(log, kept / log.name)
-        for old in sorted(kept.parent.glob("run-*"))[:-KEPT_RUNS]:
-            shutil.rmtree(old, ignore_errors=True)
 
 
 def _in_order(stages: dict[str, float]) -> list[tuple[str, float]]:

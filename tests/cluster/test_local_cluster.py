@@ -254,7 +254,7 @@ def test_where_the_folder_for_logs_has_no_place_they_are_kept_elsewhere(tmp_path
     (tmp_path / "temporary").mkdir()
     (tmp_path / ".course").touch()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr("course_utils.cluster.local.RUNS", Path(".course/runs"))
+    monkeypatch.setattr("course_utils.cluster.folders.RUNS", Path(".course/runs"))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WorkerError) as caught:
         LocalCluster(1, **QUIET).run(jobs.raise_mine)
