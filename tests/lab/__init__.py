@@ -1,0 +1,1 @@
+"""The learner's seat: JupyterLab in a real browser."""
