@@ -25,6 +25,7 @@ _MODULES = {
     "checkpoints",
     "cluster",
     "communication",
+    "costmodel",
     "compression",
     "data_service",
     "datasets",
