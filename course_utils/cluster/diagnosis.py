@@ -1,6 +1,7 @@
 """Sentences about workers that died, wait or were left: who, where in the code, and for whom."""
 
 import os
+import re
 import signal
 import sysconfig
 import time
@@ -58,7 +59,10 @@ def _headline(message: str) -> str:
     if lines and lines[0].startswith("Graph execution error"):
         frames = [number for number, line in enumerate(lines) if line.startswith("  File ")]
         lines = [line for line in lines[frames[-1] + 1 if frames else 1 :] if line.strip()] or lines
-    return lines[0].strip().rstrip(".") if lines else ""
+    return _NODE.sub("", lines[0]).strip().rstrip(".") if lines else ""
+
+
+_NODE = re.compile(r"^\{\{function_node [^}]*\}\} ")
 
 
 def signal_name(number: int) -> str:

@@ -103,12 +103,7 @@ class Following:
         return None
 
     def _failed(self, member: Member) -> Ending:
-        seen, cause = how_it_ended(member), ""
-        if member.process.exit_code < 0:
-            cause = diagnosis.likely_cause_of_death(member)
-        elif member.error and "Could not start gRPC server" in member.error.message:
-            cause = ports.taken(member.port, member.name).seen
-        return self._ended(member, seen, cause)
+        return self._ended(member, how_it_ended(member), likely_cause(member))
 
     def _noticed(self, victim: Member) -> Ending:
         """Nobody but those who miss somebody: one that is halted or has left is the first that failed."""
@@ -207,11 +202,12 @@ class Following:
             self._wait()
             self._look()
         late = [m.name for m in self._needed() if m.running]
-        seen = f"Stopped by {diagnosis.signal_name(first)}."
+        step = self._common_step()
+        seen = f"Stopped by {diagnosis.signal_name(first)}{'' if step is None else f' at step {step}'}."
         cause = f"{' and '.join(late)} did not end within {grace:g} s, and was killed." if late else ""
         if len(self.signals) > 1 and late:
             cause = f"{' and '.join(late)} was killed, as a second signal demanded."
-        return Ending("stopped", seen, code=SIGNALLED + first, cause=cause, step=self._common_step())
+        return Ending("stopped", seen, code=SIGNALLED + first, cause=cause, step=step)
 
     def _end(self) -> None:
         """No process, no open file."""
@@ -255,6 +251,16 @@ def how_it_ended(member: Member) -> str:
 
 def _after(member: Member) -> str:
     return f"after step {member.progress.step}, " if member.progress else ""
+
+
+def likely_cause(member: Member) -> str:
+    """Why a member may have failed, where its end is one that has a usual reason."""
+    said = member.error.message if member.error else ""
+    if "Could not start gRPC server" in said:
+        return ports.taken(member.port, member.name).seen
+    if "No space left on device" in said:
+        return "the disk is full."
+    return diagnosis.likely_cause_of_death(member)
 
 
 def shell_code(code: int) -> int:
