@@ -78,6 +78,55 @@ def train_step(
     return step
 
 
+def accumulating_step(
+    model: keras.Model,
+    optimizer: keras.Optimizer,
+    global_batch_size: int,
+    micro_batch_size: int,
+    accuracy: keras.metrics.Metric | None = None,
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """What `train_step` makes, for a batch too large to be computed at once: same update, less memory.
+
+    A replica takes its share in parts of at most `micro_batch_size` examples, adds their gradients up, and
+    applies the sum: one update, and one meeting of the replicas, however many parts. `global_batch_size` is
+    that of the whole update. Equal to `train_step` up to rounding, unless a layer looks at a whole batch, as
+    BatchNormalization does: it sees the parts.
+    """
+
+    def step(images, labels):
+        held = [tf.zeros_like(variable.value) for variable in model.trainable_variables]
+        loss = tf.constant(0.0)
+        for first in tf.range(0, tf.shape(labels)[0], micro_batch_size):  # no turn without examples
+            part = images[first : first + micro_batch_size], labels[first : first + micro_batch_size]
+            share, gradients = share_and_gradients(*part)
+            held = [sum_so_far + gradient for sum_so_far, gradient in zip(held, gradients, strict=True)]
+            loss += tf.cast(share, tf.float32)
+        optimizer.apply(held, model.trainable_variables)  # distributed: once, after all parts
+        return loss
+
+    def share_and_gradients(images, labels):
+        with tf.GradientTape() as tape:
+            logits = model(images, training=True)
+            share = average_loss(per_example_loss(labels, logits), global_batch_size)
+        if accuracy is not None:
+            accuracy.update_state(labels, logits)
+        return share, tape.gradient(share, model.trainable_variables)
+
+    return step
+
+
+def overflow_together(gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """`gradients`; or infinities in their place, on every replica, where one replica has an overflow.
+
+    Keras' LossScaleOptimizer skips an update whose gradients overflow, but looks at the first replica's alone
+    (Keras 3.15, before they are summed). Call this on every replica before its `apply`: one number travels.
+    """
+    finite = [tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients]
+    broken = 1.0 - tf.cast(tf.reduce_all(finite), tf.float32)
+    anywhere = tf.distribute.get_replica_context().all_reduce("SUM", broken) > 0
+    return [tf.where(anywhere, tf.cast(np.inf, g.dtype), g) for g in gradients]
+
+
 def evaluation_step(
     model: keras.Model, loss: keras.metrics.Metric, accuracy: keras.metrics.Metric
 ) -> Callable[[tf.Tensor, tf.Tensor], None]:
