@@ -21,6 +21,7 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import LogNorm, to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
 from matplotlib.ticker import LogFormatterMathtext, MaxNLocator, NullLocator
 
@@ -145,17 +146,19 @@ def strips(
 
 
 def record_grid(
-    panels: Mapping[str, Mapping[str, Sequence[Sequence[int]]]],
+    panels: Mapping[str, Sequence | Mapping[str, Sequence[Sequence[int]]]],
     records: int,
     files: Sequence[int] = (),
     columns: int = 2,
 ) -> Figure:
     """Who received which record: a panel each, a row a worker, a column a record; holes and duplicates below.
 
-    `panels[title][name]` has a list of record numbers for each step. In a cell stands the step in which the
-    record came first (where there is room), in the last row how often it came. `files`, the number of records
-    in each, draws the borders between files. A name has one colour in all panels: the workers' in order.
+    `panels[title]` has for each worker its steps, and for each step a list of record numbers; a dict of such
+    names the rows otherwise than "worker 0", …. In a cell stands the step in which the record came first
+    (where there is room), in the last row how often it came. `files`, the number of records in each, draws
+    the borders between files. A name has one colour in all panels: the workers' in order.
     """
+    panels = {title: _named_rows(rows) for title, rows in panels.items()}
     names = dict.fromkeys(name for rows in panels.values() for name in rows)
     colours = {name: worker_colour(i) for i, name in enumerate(names)}
     lines = -(-len(panels) // columns)
@@ -173,8 +176,8 @@ def record_grid(
         axis.set_yticks([*np.arange(len(rows)) + 0.45, len(rows) + 0.7], [*rows, "together"])
         _borders(axis, files, records, len(rows) + 1.25)
     counted = {"once": FAINT, "never: a hole": INK, "twice or more": SERIES[1]}
-    step = ", in each the step in which it came" * _roomy(records * columns)
-    note = "a column a record" + ", a line between files" * bool(len(files)) + step + "; together it came"
+    note = "A column is a record" + "; lines divide the files" * bool(len(files))
+    note += "; a number is the step in which it came" * _roomy(records * columns) + ". Together, it came"
     _legend_below(figure, list(counted.items()), title=note)
     return figure
 
@@ -637,6 +640,204 @@ def step_phases(
     return figure
 
 
+def bars_side_by_side(panels: Mapping[str, Mapping[str, float]], form: str = "{:.3g}") -> Figure:
+    """A panel for each quantity, a bar with its number for each way of doing something.
+
+    `panels[quantity][way]`; the title of a panel says quantity and unit, and each has a scale of its own.
+    """
+    ways = list(next(iter(panels.values())))
+    figure, axes = _figure(columns=len(panels), height=1.1 + 0.36 * len(ways), sharey=True)
+    for axis, (quantity, values) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+        heights = [values[way] for way in ways]
+        bars = axis.barh(range(len(ways)), heights, height=0.66, color=SERIES[2])
+        axis.bar_label(bars, [form.format(height) for height in heights], padding=3)
+        axis.set_yticks(range(len(ways)), ways)
+        axis.tick_params(axis="y", length=0)
+        axis.set(title=quantity, xlim=(0, 1.25 * max(heights)), xlabel="")
+        axis.xaxis.set_major_locator(MaxNLocator(4))
+    np.atleast_1d(axes)[0].invert_yaxis()
+    return figure
+
+
+def losses_by_step_and_cost(
+    losses: Mapping[str, Sequence[float]], costs: Mapping[str, float], unit: str
+) -> Figure:
+    """The same loss curves twice: against steps, and against what the steps have cost.
+
+    `losses[way][s]` is the loss before step s; `costs[way]` what one step of that way costs, in `unit`.
+    """
+    figure, axes = _figure(columns=2, height=3.6, sharey=True)
+    for number, (way, values) in enumerate(losses.items()):
+        look = {"color": series_colour(number), "ls": LINES[number % len(LINES)], "lw": 1.8, "label": way}
+        axes[0].plot(range(len(values)), values, **look)
+        axes[1].plot(np.arange(len(values)) * costs[way], values, **look)
+    axes[0].set(xlabel="step", ylabel="loss", title="The same steps")
+    axes[1].set(xlabel=unit, title="The same cost", xscale="symlog")
+    axes[1].set_xscale("symlog", linthresh=min(costs.values()))
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 5))
+    return figure
+
+
+def waiting(panels: Mapping[str, Sequence[tuple[float, float]]], unit: str = "ms a step") -> Figure:
+    """A panel for each way to share a batch out: a bar a worker, computing in its colour, then waiting.
+
+    `panels[title][worker]` is (computing, waiting and all-reduce).
+    """
+    workers = len(next(iter(panels.values())))
+    figure, axes = _figure(columns=len(panels), height=1.5 + 0.42 * workers, sharey=True)
+    right = 1.05 * max(sum(worker) for panel in panels.values() for worker in panel)
+    for axis, (title, panel) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+        for row, (computing, idle) in enumerate(panel):
+            axis.barh(row, computing, height=0.62, color=worker_colour(row))
+            axis.barh(row, idle, left=computing, height=0.62, color=FAINT, hatch="////", ec="white", lw=0)
+        axis.set_yticks(range(workers), [f"worker {i}" for i in range(workers)])
+        axis.set(title=title, xlim=(0, right), xlabel=unit)
+    np.atleast_1d(axes)[0].invert_yaxis()
+    handles = [
+        Patch(fc=worker_colour(7), label="computing (in the worker's colour)"),
+        Patch(fc=FAINT, hatch="////", ec="white", lw=0, label="waiting for the other, and all-reduce"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    return figure
+
+
+def attempts(tried: Sequence, title: str = "") -> Figure:
+    """A Gantt chart of a supervised job: a row a worker, a bar an attempt, against seconds.
+
+    `tried`: the `Attempt`s of a `cluster.Supervisor`. Pale: the worker starts; full: it takes steps, whose
+    numbers stand in the bar; hatched: steps that the next attempt had to take again. A cross marks the
+    worker with which the attempt ended.
+    """
+    names = [outcome.task for outcome in tried[0].ending.outcomes]
+    figure, axis = _figure(height=1.7 + 0.5 * len(names))
+    for attempt, following in zip(tried, [*tried[1:], None], strict=True):
+        for row, outcome in enumerate(attempt.ending.outcomes):
+            kept = following.ending.outcomes[row].first_step if following else None
+            _attempt_of_worker(axis, row, attempt, outcome, dict(attempt.timeline[row]), kept)
+        middle = (attempt.start + attempt.end) / 2
+        text = f"attempt {attempt.number}\n{attempt.ending.how}"
+        axis.text(middle, -0.5, text, ha="center", va="bottom", size=9)
+    axis.set_yticks(range(len(names)), names)
+    axis.set(
+        ylim=(len(names) - 0.5, -1.25), xlim=(0, None), xlabel="seconds since the job began", title=title
+    )
+    entries = [("starting", _lighter(INK)), ("taking steps", _lighter(INK, 0.7))]
+    handles = [Patch(facecolor=colour, label=label) for label, colour in entries]
+    handles.append(Patch(facecolor=_lighter(INK, 0.7), hatch="////", edgecolor="white", label="steps lost"))
+    handles.append(Line2D([], [], marker="X", ls="", color=INK, ms=9, label="where it ended"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    return figure
+
+
+def _attempt_of_worker(axis, row, attempt, outcome, moments, kept) -> None:
+    """One bar: starting, steps that count, and those from step `kept` on, which the next attempt repeats."""
+    first, end = (attempt.start + moments.get("first step", outcome.seconds), attempt.start + outcome.seconds)
+    colour, look = worker_colour(row), {"height": 0.62, "edgecolor": "white", "lw": 0.8}
+    axis.barh(row, first - attempt.start, left=attempt.start, color=_lighter(colour, 0.25), **look)
+    axis.barh(row, end - first, left=first, color=colour, **look)
+    if outcome.step is not None:
+        steps = outcome.step - outcome.first_step + 1
+        lost = 0 if kept is None else min(steps, max(0, outcome.step - kept + 1))
+        width = (end - first) * lost / steps
+        axis.barh(row, width, left=end - width, color=colour, hatch="////", **look)
+        text = f"{outcome.first_step}–{outcome.step}"
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        axis.text((first + end) / 2, row, text, ha="center", va="center", size=8, bbox=box)
+    if outcome.task == attempt.ending.culprit:
+        axis.plot(end, row, "X", color=INK, ms=9, mec="white", clip_on=False, zorder=5)
+
+
+def time_lost(
+    law: Callable[[np.ndarray], np.ndarray],
+    measured: Mapping[float, float],
+    marks: Mapping[str, float],
+    title: str = "",
+) -> Figure:
+    """Share of a job's time that is lost, against the seconds between two checkpoints (log axis).
+
+    `law` gives the expected share for an array of intervals, `measured` single ones; `marks` are intervals
+    with a name, such as an optimum.
+    """
+    figure, axis = _figure()
+    intervals = np.geomspace(min(measured), max(measured), 200)
+    axis.plot(intervals, 100 * law(intervals), color=SERIES[0], label="expected")
+    shares = [100 * share for share in measured.values()]
+    axis.plot(list(measured), shares, "o", color=SERIES[1], ms=5, label="simulated")
+    top = 1.1 * max(shares)
+    for i, (name, interval) in enumerate(marks.items()):
+        axis.axvline(interval, color=SERIES[2], ls=LINES[i % 4])
+        axis.annotate(
+            name, (interval, top * (0.99 - 0.1 * i)), xytext=(5, 0), textcoords="offset points", va="top"
+        )
+    axis.set(xscale="log", ylim=(0, top), title=title)
+    axis.set(xlabel="time between two checkpoints (s)", ylabel="time lost (%)")
+    axis.legend(loc="lower left")
+    return figure
+
+
+def accuracy_by_examples_and_updates(
+    curves: Mapping[str, Mapping[int, Sequence[float]]], examples: int, title: str = ""
+) -> Figure:
+    """Test accuracy twice: against the examples seen, and against the updates made (log axis).
+
+    `curves[schedule][batch]` has the accuracy (a fraction) after each epoch of `examples` examples. The same
+    colour is the same batch, the same line the same schedule.
+    """
+    figure, axes = _figure(columns=2, sharey=True, height=3.8)
+    batches = sorted({batch for runs in curves.values() for batch in runs})
+    for line, (schedule, runs) in zip(LINES, curves.items(), strict=False):
+        for batch, values in runs.items():
+            seen = examples * np.arange(1, len(values) + 1)
+            look = {"color": series_colour(batches.index(batch)), "ls": line, "marker": "o", "ms": 4}
+            axes[0].plot(seen, 100 * np.asarray(values), label=f"batch {batch}, {schedule}", **look)
+            axes[1].plot(seen / batch, 100 * np.asarray(values), **look)
+    axes[0].set(title=title or "What an example buys", xlabel="examples seen", ylabel="right answers (%)")
+    axes[1].set(title="What an update buys", xlabel="updates made", xscale="log")
+    axes[0].xaxis.set_major_locator(MaxNLocator(4))
+    figure.legend(loc="outside lower center", ncols=min(len(axes[0].lines), 3))
+    return figure
+
+
+def schedules(rates: Mapping[str, Sequence[float]], xlabel: str = "update", title: str = "") -> Figure:
+    """The learning rate of each update, a line a schedule; `rates[name]` begins with that of update 0."""
+    figure, axis = _figure(height=2.9)
+    for i, (name, values) in enumerate(rates.items()):
+        axis.plot(values, LINES[i % 4], color=series_colour(i), lw=2, label=name)
+    axis.set(title=title, xlabel=xlabel, ylabel="learning rate", ylim=(0, None))
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.legend(loc="outside lower center", ncols=len(rates))
+    return figure
+
+
+def magnitudes(
+    panels: Mapping[str, np.ndarray], smallest: float, largest: float, number: str, quantity: str = "gradient"
+) -> Figure:
+    """How large the numbers of each panel are, on a log axis, between the limits of a type of numbers.
+
+    `smallest` and `largest` are those of `number`, a name such as "float16"; what is below or above them is
+    drawn in another colour: it becomes 0 or infinite. Numbers that are 0 already are not drawn.
+    """
+    figure, axes = _figure(columns=len(panels), sharey=True, height=3.2)
+    sizes = {title: np.abs(np.ravel(values)) for title, values in panels.items()}
+    exponents = {title: np.log2(values[values > 0]) for title, values in sizes.items()}
+    low = min(np.log2(smallest) - 6, *(values.min() for values in exponents.values()))
+    bins = np.arange(np.floor(low), np.log2(largest) + 3)
+    for axis, (title, values) in zip(np.atleast_1d(axes), exponents.items(), strict=True):
+        counts, _ = np.histogram(values, bins)
+        fits = (bins[:-1] >= np.log2(smallest)) & (bins[1:] <= np.log2(largest))
+        colours = [SERIES[3] if fit else SERIES[1] for fit in fits]
+        axis.bar(
+            2.0 ** bins[:-1], 100 * counts / values.size, np.diff(2.0**bins), align="edge", color=colours
+        )
+        axis.axvspan(smallest, largest, color=FAINT, alpha=0.4, zorder=0)
+        axis.set(xscale="log", title=title, xlabel=f"size of a {quantity}")
+    np.atleast_1d(axes)[0].set(ylabel="share (%)")
+    entries = [(f"fits {number}", SERIES[3]), ("does not", SERIES[1]), (f"range of {number}", FAINT)]
+    _legend_below(figure, entries, None)
+    return figure
+
+
 def _figure(columns=1, height=3.4, width_ratios=None, sharey=False):
     """A new figure outside pyplot (nothing is shown twice, nothing is left open) and its axis or axes."""
     style()
@@ -707,6 +908,10 @@ def _cell(axis, column, row, colours, text):
         share = 0.9 / len(colours)
         axis.add_patch(Rectangle((column + i * share, row), share, 0.9, color=_lighter(colour, 0.55), lw=0))
     axis.text(column + 0.45, row + 0.45, text, ha="center", va="center")
+
+
+def _named_rows(rows):
+    return rows if isinstance(rows, Mapping) else {f"worker {i}": steps for i, steps in enumerate(rows)}
 
 
 def _received(axis, row, steps, records, colour, columns):

@@ -29,12 +29,20 @@ def pictures():
         "curves over reference": plots.curves_over_reference(
             {"a": {"2": curve}, "b": {"2": curve}}, curve, "loss"
         ),
+        "by examples and updates": plots.accuracy_by_examples_and_updates(
+            {"constant": {32: [0.5, 0.7], 128: [0.4, 0.6]}, "scaled": {128: [0.5, 0.7]}}, 100
+        ),
+        "schedules": plots.schedules({"constant": [0.1] * 4, "warm-up": [0.0, 0.1, 0.05, 0.0]}),
+        "magnitudes": plots.magnitudes({"as it is": curve, "times 1000": 1000 * curve}, 0.2, 500, "float16"),
         "differences": plots.differences({"2 replicas": [0, 1e-8]}, "weight difference", tolerance=1e-5),
         "heat map": plots.heat_map([[0, 1], [2, 3]], ["a", "b"], ["1", "2"], "error", log=True),
         "collectives": plots.collectives({"before": ranks, "SUM": [sum(ranks)] * 3}),
         "chunk rounds": plots.chunk_rounds(communication.holdings(communication.ring_all_reduce, 3)),
         "sent by rank": plots.sent_by_rank({"star": [2.0, 1.0, 1.0], "ring": [1.33] * 3}),
         "bytes": plots.bytes_against_workers({"ring": {2: 1e6, 4: 1.5e6}}, {"ring": lambda n: 1e6}),
+        "bars side by side": plots.bars_side_by_side({"MB a step": {"float32": 1.6, "float16": 0.8}}),
+        "losses by cost": plots.losses_by_step_and_cost({"a": curve, "b": curve}, {"a": 2, "b": 0.1}, "MB"),
+        "waiting": plots.waiting({"equal shares": [(10, 20), (30, 0)], "by speed": [(15, 0), (15, 0)]}),
         "one step": plots.one_step([-1.0, -3.0], [-4.0, -4.0], [0.4, 0.4]),
         "bytes per replica": plots.bytes_per_replica(
             {1: {"weights": 2e6, "share": 4e6}, 2: {"weights": 2e6, "share": 2e6}}
@@ -229,3 +237,19 @@ def test_a_cell_is_striped_in_the_colours_of_those_whose_numbers_are_in_it():
     figure = plots.chunk_rounds(communication.holdings(communication.ring_all_reduce, 2))
     stripes = [sum(p.get_linewidth() == 0 for p in axis.patches) for axis in figure.axes[:3]]
     assert stripes == [4, 6, 8]  # 4 cells of one colour, then 2 of them with two, then all
+
+
+def test_accuracy_is_drawn_against_examples_and_against_updates():
+    figure = plots.accuracy_by_examples_and_updates({"constant": {20: [0.5, 0.7], 50: [0.4, 0.6]}}, 100)
+    by_examples, by_updates = figure.axes
+    assert [line.get_xdata().tolist() for line in by_examples.lines] == [[100, 200]] * 2
+    assert [line.get_xdata().tolist() for line in by_updates.lines] == [[5, 10], [2, 4]]
+    for axis in figure.axes:
+        np.testing.assert_allclose([line.get_ydata() for line in axis.lines], [[50, 70], [40, 60]])
+
+
+def test_what_does_not_fit_a_type_of_numbers_has_another_colour():
+    figure = plots.magnitudes({"gradients": np.array([0.0, 1e-9, 1e-3, 1e-3, 1e3])}, 1e-6, 100.0, "float16")
+    bars = [bar for bar in figure.axes[0].containers[0] if bar.get_height()]
+    look = [(to_hex(bar.get_facecolor()).upper(), bar.get_height()) for bar in bars]
+    assert look == [(plots.SERIES[1], 25), (plots.SERIES[3], 50), (plots.SERIES[1], 25)]
