@@ -18,6 +18,7 @@ _HOME = {
     "keras_multiworker": "upstream.keras_multiworker",
     "devices_per_worker": "upstream.devices_per_worker",
     "epoch_end_stall": "upstream.epoch_end_stall",
+    "sync_batch_norm_trace": "upstream.sync_batch_norm_trace",
 }
 _MODULES = {
     "balance",
@@ -32,10 +33,13 @@ _MODULES = {
     "devices",
     "errors",
     "exercises",
+    "imagenet",
     "models",
     "plots",
+    "recipe",
     "schedules",
     "shards",
+    "tensorboard",
     "timing",
     "training",
     "upstream",
