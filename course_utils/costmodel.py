@@ -302,7 +302,7 @@ def _refuse_no_progress(needed: float, mean: float) -> None:
     # exp(needed/mean) deaths are to be expected before so long a time without one
     if needed > mean * math.log(1e6):
         raise ConfigError(
-            f"This job never ends: it needs {needed:.0f} s without a death, and one comes every {mean:.0f} s.",
+            f"This job never ends: it needs {needed:.0f} s without a death, with one every {mean:.0f} s.",
             cure="Write checkpoints more often, or use fewer workers.",
         )
 
