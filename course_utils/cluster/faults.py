@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_utils.cluster.config import Task, task_of
 from course_utils.errors import ConfigError, CourseError
 
 PLAN, FIRED, PROGRESS = "COURSE_FAULTS", "COURSE_FAULTS_FIRED", "COURSE_PROGRESS"
@@ -76,6 +77,11 @@ class Fault:
             raise _unreadable(f"{text!r}: an exception strikes at the step itself, not after it.")
         return cls(kind, task, index, int(match["step"]), delay, int(match["code"] or 0))
 
+    @property
+    def name(self) -> str:
+        """The task's name, as everywhere else: "worker 1"."""
+        return str(Task(self.task, self.index))
+
     def __str__(self) -> str:
         kind = f"{self.kind}={self.code}" if self.code else self.kind
         delay = f"+{self.delay:g}s" if self.delay else ""
@@ -121,7 +127,7 @@ def callback():
 
     class Steps(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
-            self.before = int(self.model.optimizer.iterations)
+            self.before = int(self.model.optimizer.iterations.numpy())  # also of a mirrored one
             step(self.before)
 
         def on_train_batch_end(self, batch, logs=None):
@@ -198,8 +204,6 @@ def _shared(file: str) -> mmap.mmap:
 
 
 def _task(tf_config: str | None) -> tuple[str, int]:
-    from course_utils.cluster.config import task_of
-
     task = task_of(tf_config)
     return task.type, task.index
 

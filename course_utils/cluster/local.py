@@ -133,9 +133,9 @@ class LocalCluster:
     def _checked_faults(self, text: str) -> str:
         """The text, once it is known that it can be read and speaks of tasks that there are."""
         for fault in faults.parse_all(text):
-            if str(Task(fault.task, fault.index)) not in self.tasks:
+            if fault.name not in self.tasks:
                 raise ConfigError(
-                    f"{str(fault)!r} is for {fault.task} {fault.index}, which this cluster does not have.",
+                    f"{str(fault)!r} is for {fault.name}, which this cluster does not have.",
                     expected=f"one of {', '.join(self.tasks)}.",
                 )
         return text

@@ -4,12 +4,11 @@
 the survivors notice, and after how long, lets them go on: `LocalCluster.outcomes`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from course_utils.cluster import diagnosis
+from course_utils.cluster import diagnosis, faults
 from course_utils.cluster.errors import ClusterTimeout
-from course_utils.cluster.faults import Progress
 from course_utils.cluster.supervisor import Run, Worker
 from course_utils.errors import CourseError
 
@@ -24,16 +23,18 @@ class Outcome:
     "stopped" (halted by SIGSTOP) or "cut off" (it still ran when the time was up). `error` says it in a
     sentence: WorkerError with the exception as `original`, WorkerDied, ClusterTimeout; None where it
     returned. `seconds` passed from the start of the run until then. `step` is the last that it reported
-    with `faults.step`, `first_step` the first; None if it reported none.
+    with `faults.step`, `first_step` the first; None if it reported none. `struck`: when, in seconds from the
+    start of the run, the first fault that was planned for it struck, None if none did.
     """
 
     task: str
     status: str
-    value: Any
+    value: Any = field(repr=False)  # weights, perhaps
     error: CourseError | None
     seconds: float
     step: int | None = None
     first_step: int | None = None
+    struck: float | None = None
 
     def __str__(self) -> str:
         told = self.error.seen if self.error else f"{self.task.capitalize()} returned."
@@ -81,9 +82,16 @@ class ToTheEnd(Run):
         status, error = self._ending(worker)
         value = super()._result(worker) if worker.finished else None
         seconds = worker.stages.get("exit", self._now())
-        progress = Progress.read(worker.job.progress)
+        progress = faults.Progress.read(worker.job.progress)
         steps = (progress.step, progress.first) if progress else (None, None)
-        return Outcome(worker.name, status, value, error, seconds, *steps)
+        return Outcome(worker.name, status, value, error, seconds, *steps, self._struck(worker))
+
+    def _struck(self, worker: Worker) -> float | None:
+        fired = faults.fired(worker.job.environment[faults.FIRED])
+        moments = [
+            at - self.began for text, at in fired.items() if faults.Fault.parse(text).name == worker.name
+        ]
+        return min((moment for moment in moments if moment >= 0), default=None)  # below 0: an earlier attempt
 
     def _ending(self, worker: Worker) -> tuple[str, CourseError | None]:
         if worker.finished:

@@ -29,6 +29,7 @@ def test_survivors_of_a_killed_worker_tell_what_they_saw_and_when(tmp_path):
     survivor, killed = cluster(faults="kill worker:1@step:4", log_dir=tmp_path).outcomes(train)
     assert (killed.task, killed.status, killed.step, killed.value) == ("worker 1", "killed", 4, None)
     assert isinstance(killed.error, WorkerDied) and "Worker 1 was killed by SIGKILL" in str(killed)
+    assert 0 < killed.struck <= killed.seconds and survivor.struck is None
     assert survivor.status == "raised" and isinstance(survivor.error, WorkerError)
     assert "Error" in survivor.error.seen and survivor.error.remote_traceback
     assert survivor.step in (4, 5) and survivor.seconds >= killed.seconds - 0.1
