@@ -22,7 +22,7 @@ from course_utils.errors import ClusterError
 
 START_DEADLINE = 60  # seconds until all tasks are up, and for one restart
 TICK = 0.01
-_NAME = "served-by"  # a file in the working directory of each tf.data worker
+_NUMBER = "number"  # a file in the working directory of each tf.data worker
 
 
 def join(folder: str | os.PathLike, job: str) -> str:
@@ -41,30 +41,39 @@ def join(folder: str | os.PathLike, job: str) -> str:
         )
     if task["type"] == "ps":
         _serve(Path(folder), addresses, task["index"])
-    everyone = {
-        f"{kind}-{i}" + f"-{job}" * (kind != "ps") for kind in cluster for i in range(len(cluster[kind]))
-    }
-    Path(folder, f"{task['type']}-{task['index']}-{job}").touch()
-    _wait(lambda: everyone <= set(os.listdir(folder)), f"all tasks to come to the job {job!r}")
+    _wait(lambda: all(Path(folder, f"ps-{i}").exists() for i in range(len(addresses))), "all its servers")
+    meet(folder, job)
     return f"grpc://{addresses[0]}"
 
 
-def served_by():
-    """A string tensor, inside a dataset's function: the number of the tf.data worker that computes it."""
+def meet(folder: str | os.PathLike, place: str) -> None:
+    """None, when all tasks but the servers have come to this `place`, a name that is new each time.
+
+    Raises ClusterError when somebody has not come after a minute.
+    """
+    cluster, task = _from_tf_config()
+    everyone = [f"{kind}-{i}" for kind in cluster if kind != "ps" for i in range(len(cluster[kind]))]
+    Path(folder, f"{task['type']}-{task['index']} {place}").touch()
+    _wait(
+        lambda: all(Path(folder, f"{who} {place}").exists() for who in everyone), f"all to come to {place!r}"
+    )
+
+
+def server_number():
+    """An int64 tensor, inside a dataset's function: the number of the tf.data worker that computes it."""
     import tensorflow as tf
 
-    return tf.io.read_file(_NAME)  # a relative path: each worker finds a file of its own
+    # A relative path: each tf.data worker finds a file of its own in its working directory.
+    return tf.strings.to_number(tf.io.read_file(_NUMBER), tf.int64)
 
 
-def restart(folder: str | os.PathLike, ps: int) -> None:
-    """None, when tf.data worker `ps` has been stopped and a new one listens on its port.
+def restart_once(folder: str | os.PathLike, ps: int) -> None:
+    """None, when tf.data worker `ps` has been stopped and a new one is up in its place; only the first time.
 
     What the old one had read and not handed over is gone, as when its machine had died.
     """
-    request, done = Path(folder, f"restart-{ps}"), Path(folder, f"restarted-{ps}")
-    done.unlink(missing_ok=True)
-    request.touch()
-    _wait(done.exists, f"tf.data worker {ps} to restart")
+    Path(folder, f"restart-{ps}").touch()
+    _wait(Path(folder, f"restarted-{ps}").exists, f"tf.data worker {ps} to restart")
 
 
 def _from_tf_config() -> tuple[dict, dict]:
@@ -81,16 +90,15 @@ def _serve(folder: Path, addresses: list[str], number: int) -> None:
         server.join()
     home = folder / f"home-{number}"
     home.mkdir()
-    (home / _NAME).write_text(str(number))
+    (home / _NUMBER).write_text(str(number))
     os.chdir(home)
     server = _worker(addresses[0], addresses[number], port)
     (folder / f"ps-{number}").touch()
-    while True:
-        _wait((folder / f"restart-{number}").exists, limit=float("inf"))
-        server.stop()
-        server = _worker(addresses[0], addresses[number], port)
-        (folder / f"restart-{number}").unlink()
-        (folder / f"restarted-{number}").touch()
+    _wait((folder / f"restart-{number}").exists, limit=float("inf"))
+    server.stop()
+    server = _worker(addresses[0], addresses[number], port)
+    (folder / f"restarted-{number}").touch()
+    server.join()
 
 
 def _dispatcher(port: int):

@@ -2,6 +2,7 @@
 
 `write` makes the files (in a temporary folder: shards are made, not kept), `read` is the dataset over them,
 `sizes` counts their records without TensorFlow, which a worker must not use before its strategy is made.
+`received` and `times_received` say who got which numbers.
 
 Format of the files: https://www.tensorflow.org/tutorials/load_data/tfrecord
 """
@@ -60,6 +61,38 @@ def parse(record):
     found = tf.io.parse_single_example(record, fields)
     image = tf.reshape(tf.io.decode_raw(found["image"], tf.uint8), found["shape"])
     return {"id": found["id"], "label": found["label"], "image": image}
+
+
+def numbers(files: Sequence[str], noted: list | None = None):
+    """A dataset of the record numbers in `files`; each that is read is appended to the list `noted`."""
+    import tensorflow as tf
+
+    def note(number):
+        noted.append(int(number))
+        return number
+
+    dataset = read(files).map(lambda record: record["id"])
+    if noted is None:
+        return dataset
+    return dataset.map(lambda number: tf.ensure_shape(tf.numpy_function(note, [number], tf.int64), []))
+
+
+def received(strategy, distributed) -> list[list[int]]:
+    """What this worker gets of a distributed dataset of record numbers: a list for each step.
+
+    Several replicas of one worker are taken together, in their order.
+    """
+    steps = []
+    for batch in distributed:
+        shares = strategy.experimental_local_results(batch)
+        steps.append([number for share in shares for number in share.numpy().tolist()])
+    return steps
+
+
+def times_received(workers: Sequence[Sequence[Sequence[int]]], records: int) -> np.ndarray:
+    """How often each of the records 0, 1, … came, over all steps of all workers: shape (records,)."""
+    came = [number for steps in workers for ids in steps for number in ids]
+    return np.bincount(np.asarray(came, int), minlength=records)
 
 
 def sizes(files: Sequence[str]) -> list[int]:

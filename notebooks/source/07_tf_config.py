@@ -311,4 +311,4 @@ assert "TF_CONFIG" not in os.environ
 # %% [markdown]
 # > **Take away.** The same address book for all, a name tag of its own for each, as JSON, before the strategy is made. Check all notes together, in the place where they are written: afterwards there is only silence.
 #
-# Next: [09 · Do two processes stay one model?](09_multi_worker_training.ipynb)
+# Next: [08 · Which examples does each worker see?](08_sharding_and_uneven_data.ipynb)
