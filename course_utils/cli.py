@@ -107,6 +107,40 @@ def launch(script, arguments, no_pool, **options):
 
 
 @main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("target", type=click.Choice(["slurm", "kubernetes"]))
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--workers", type=int, default=2, show_default=True, help="Processes.")
+@click.option("--gpus", type=int, default=0, show_default=True, help="For each worker.")
+@click.option("--time", default="1h", show_default=True, help="The time limit.")
+@click.option("--cpus", type=int, default=4, show_default=True, help="For each worker.")
+@click.option("--memory", default="16Gi", show_default=True, help="For each worker (Kubernetes).")
+@click.option("--max-restarts", type=int, default=3, show_default=True)
+@click.option("--name", help="The job's name; else it is made from the script's.")
+@click.option("--per-node", type=int, default=1, show_default=True, help="Workers on a machine (Slurm).")
+@click.option("--partition", help="Slurm's; else its default one.")
+@click.option("--image", help="The container image that holds the script (Kubernetes).")
+@click.option("--claim", default="training", show_default=True, help="Shared storage (Kubernetes).")
+@click.option(
+    "--with", "flavour", type=click.Choice(["job", "jobset", "tfjob"]), default="job", show_default=True
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write it here, not to the screen."
+)
+def deploy(target, script, arguments, flavour, out, **options):
+    """Write what a real cluster takes to run SCRIPT with ARGUMENTS on every worker."""
+    from course_utils.cluster import deploy as deployer
+
+    arguments = arguments[1:] if arguments[:1] == ("--",) else arguments
+    plan = deployer.Plan(script, arguments, **options)
+    text = deployer.slurm(plan) if target == "slurm" else deployer.kubernetes(plan, flavour)
+    if out:
+        out.write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 def lab(options):
     """Open JupyterLab on the lessons. OPTIONS are those of `jupyter lab`, such as --no-browser."""
