@@ -20,7 +20,7 @@ from pathlib import Path
 
 from course_utils.errors import ClusterError
 
-START_DEADLINE = 60  # seconds until all tasks are up, and for one restart
+DEADLINE = 60  # seconds that anybody waits for anybody
 TICK = 0.01
 _NUMBER = "number"  # a file in the working directory of each tf.data worker
 
@@ -41,7 +41,8 @@ def join(folder: str | os.PathLike, job: str) -> str:
         )
     if task["type"] == "ps":
         _serve(Path(folder), addresses, task["index"])
-    _wait(lambda: all(Path(folder, f"ps-{i}").exists() for i in range(len(addresses))), "all its servers")
+    for i in range(len(addresses)):
+        _wait(_word(folder, "ps", i, "up").exists, f"ps {i} to start")
     meet(folder, job)
     return f"grpc://{addresses[0]}"
 
@@ -52,11 +53,10 @@ def meet(folder: str | os.PathLike, place: str) -> None:
     Raises ClusterError when somebody has not come after a minute.
     """
     cluster, task = _from_tf_config()
-    everyone = [f"{kind}-{i}" for kind in cluster if kind != "ps" for i in range(len(cluster[kind]))]
-    Path(folder, f"{task['type']}-{task['index']} {place}").touch()
-    _wait(
-        lambda: all(Path(folder, f"{who} {place}").exists() for who in everyone), f"all to come to {place!r}"
-    )
+    others = [(kind, i) for kind in cluster if kind != "ps" for i in range(len(cluster[kind]))]
+    _word(folder, task["type"], task["index"], place).touch()
+    for kind, i in others:
+        _wait(_word(folder, kind, i, place).exists, f"{kind} {i} to come to {place!r}")
 
 
 def server_number():
@@ -72,8 +72,13 @@ def restart_once(folder: str | os.PathLike, ps: int) -> None:
 
     What the old one had read and not handed over is gone, as when its machine had died.
     """
-    Path(folder, f"restart-{ps}").touch()
-    _wait(Path(folder, f"restarted-{ps}").exists, f"tf.data worker {ps} to restart")
+    _word(folder, "ps", ps, "to restart").touch()
+    _wait(_word(folder, "ps", ps, "restarted").exists, f"ps {ps} to restart")
+
+
+def _word(folder, kind: str, index: int, what: str) -> Path:
+    """The file by which a task leaves word for the others."""
+    return Path(folder, f"{kind}-{index} {what}")
 
 
 def _from_tf_config() -> tuple[dict, dict]:
@@ -86,18 +91,18 @@ def _serve(folder: Path, addresses: list[str], number: int) -> None:
     port = int(addresses[number].rpartition(":")[2])
     if number == 0:
         server = _dispatcher(port)
-        (folder / "ps-0").touch()
+        _word(folder, "ps", 0, "up").touch()
         server.join()
     home = folder / f"home-{number}"
     home.mkdir()
     (home / _NUMBER).write_text(str(number))
     os.chdir(home)
     server = _worker(addresses[0], addresses[number], port)
-    (folder / f"ps-{number}").touch()
-    _wait((folder / f"restart-{number}").exists, limit=float("inf"))
+    _word(folder, "ps", number, "up").touch()
+    _wait(_word(folder, "ps", number, "to restart").exists, limit=float("inf"))
     server.stop()
     server = _worker(addresses[0], addresses[number], port)
-    (folder / f"restarted-{number}").touch()
+    _word(folder, "ps", number, "restarted").touch()
     server.join()
 
 
@@ -117,12 +122,13 @@ def _worker(dispatcher: str, address: str, port: int):
             worker_address=address,
             port=port,
             heartbeat_interval_ms=100,  # 30 s by default: too slow for an epoch of a second
-            dispatcher_timeout_ms=START_DEADLINE * 1000,
+            dispatcher_timeout_ms=DEADLINE * 1000,
         )
     )
 
 
-def _wait(met: Callable[[], bool], what: str = "", limit: float = START_DEADLINE) -> None:
+def _wait(met: Callable[[], bool], what: str = "", limit: float | None = None) -> None:
+    limit = DEADLINE if limit is None else limit
     end = time.monotonic() + limit
     while not met():
         if time.monotonic() > end:

@@ -161,10 +161,9 @@ def record_grid(
     panels = {title: _named_rows(rows) for title, rows in panels.items()}
     names = dict.fromkeys(name for rows in panels.values() for name in rows)
     colours = {name: worker_colour(i) for i, name in enumerate(names)}
-    lines = -(-len(panels) // columns)
-    height = sum(0.75 + 0.24 * (len(next(iter(panels.values()))) + 1) for _ in range(lines))
+    lines, most = -(-len(panels) // columns), max(map(len, panels.values()))
     style()
-    figure = Figure(figsize=(WIDTH, height + 0.6), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 0.6 + lines * (0.99 + 0.24 * most)), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
@@ -172,7 +171,7 @@ def record_grid(
         for row, (name, steps) in enumerate(rows.items()):
             _received(axis, row, steps, records, colours[name], columns)
         _times_received(axis, len(rows), rows.values(), records, columns)
-        _cells_only(axis, records, len(rows) + 1.25, title)
+        _cells_only(axis, records, most + 1.25, title)
         axis.set_yticks([*np.arange(len(rows)) + 0.45, len(rows) + 0.7], [*rows, "together"])
         _borders(axis, files, records, len(rows) + 1.25)
     counted = {"once": FAINT, "never: a hole": INK, "twice or more": SERIES[1]}
@@ -668,14 +667,13 @@ def losses_by_step_and_cost(
     """
     figure, axes = _figure(columns=2, height=3.6, sharey=True)
     for number, (way, values) in enumerate(losses.items()):
-        look = {"color": series_colour(number), "ls": LINES[number % len(LINES)], "lw": 1.8, "label": way}
+        colour = series_colour(number + number // len(SERIES))
+        look = {"color": colour, "ls": LINES[number % len(LINES)], "lw": 1.8, "label": way}
         axes[0].plot(range(len(values)), values, **look)
-        axes[1].plot(np.arange(len(values)) * costs[way], values, **look)
+        axes[1].plot(np.arange(1, len(values)) * costs[way], values[1:], **look)
     axes[0].set(xlabel="step", ylabel="loss", title="The same steps")
-    axes[1].set(xlabel=unit, title="The same cost", xscale="symlog")
-    axes[1].set_xscale("symlog", linthresh=min(costs.values()))
-    handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 5))
+    axes[1].set(xlabel=unit, title="The same cost", xscale="log")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(len(losses), 5))
     return figure
 
 
@@ -706,7 +704,7 @@ def attempts(tried: Sequence, title: str = "") -> Figure:
     """A Gantt chart of a supervised job: a row a worker, a bar an attempt, against seconds.
 
     `tried`: the `Attempt`s of a `cluster.Supervisor`. Pale: the worker starts; full: it takes steps, whose
-    numbers stand in the bar; hatched: steps that the next attempt had to take again. A cross marks the
+    numbers stand before; hatched: steps that the next attempt had to take again. A cross marks the
     worker with which the attempt ended.
     """
     names = [outcome.task for outcome in tried[0].ending.outcomes]
@@ -722,7 +720,7 @@ def attempts(tried: Sequence, title: str = "") -> Figure:
     axis.set(
         ylim=(len(names) - 0.5, -1.25), xlim=(0, None), xlabel="seconds since the job began", title=title
     )
-    entries = [("starting", _lighter(INK)), ("taking steps", _lighter(INK, 0.7))]
+    entries = [("starting", _lighter(INK)), ("taking these steps", _lighter(INK, 0.7))]
     handles = [Patch(facecolor=colour, label=label) for label, colour in entries]
     handles.append(Patch(facecolor=_lighter(INK, 0.7), hatch="////", edgecolor="white", label="steps lost"))
     handles.append(Line2D([], [], marker="X", ls="", color=INK, ms=9, label="where it ended"))
@@ -741,9 +739,8 @@ def _attempt_of_worker(axis, row, attempt, outcome, moments, kept) -> None:
         lost = 0 if kept is None else min(steps, max(0, outcome.step - kept + 1))
         width = (end - first) * lost / steps
         axis.barh(row, width, left=end - width, color=colour, hatch="////", **look)
-        text = f"{outcome.first_step}–{outcome.step}"
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-        axis.text((first + end) / 2, row, text, ha="center", va="center", size=8, bbox=box)
+        text = f"{outcome.first_step}–{outcome.step} "
+        axis.text(first, row, text, ha="right", va="center", size=9)
     if outcome.task == attempt.ending.culprit:
         axis.plot(end, row, "X", color=INK, ms=9, mec="white", clip_on=False, zorder=5)
 
@@ -822,7 +819,8 @@ def magnitudes(
     sizes = {title: np.abs(np.ravel(values)) for title, values in panels.items()}
     exponents = {title: np.log2(values[values > 0]) for title, values in sizes.items()}
     low = min(np.log2(smallest) - 6, *(values.min() for values in exponents.values()))
-    bins = np.arange(np.floor(low), np.log2(largest) + 3)
+    high = max(np.log2(largest), *(values.max() for values in exponents.values()))
+    bins = np.arange(np.floor(low), high + 3)
     for axis, (title, values) in zip(np.atleast_1d(axes), exponents.items(), strict=True):
         counts, _ = np.histogram(values, bins)
         fits = (bins[:-1] >= np.log2(smallest)) & (bins[1:] <= np.log2(largest))

@@ -21,6 +21,9 @@ def pictures():
     return {
         "device map": plots.device_map([["CPU:0", "CPU:1"], ["CPU:0", "CPU:1"]]),
         "strips": plots.strips([[[0, 1], [2]], [[3], []]], title="5 examples"),
+        "record grid": plots.record_grid(
+            {"FILE": [[[0, 1]], [[2]], [[1]]], "no strategy": {"one device": [[0, 1, 2]]}}, 4, files=[2, 2]
+        ),
         "named strips": plots.strips([[[0, 1], [2]], [[3], []]], names=["batch of 3", "batch of 1"]),
         "copies": plots.copies_table({"weight": [1.5, 1.5], "mean": [np.array([7, 2]), np.array([7, 3])]}),
         "masks": plots.masks({"Dropout": [[True, False]] * 2, "another": [[True, False], [False, True]]}),
@@ -89,6 +92,7 @@ def test_every_picture_is_a_notebook_wide_png(drawn):
         ("device map", ["this machine", "worker 1", "replica 3", "CPU:1", "2 workers, 4 replicas"]),
         ("strips", ["step 1", "replica 1", "cell = example id", "none", "3"]),
         ("named strips", ["batch of 1", "replica 1"]),
+        ("record grid", ["FILE", "worker 2", "one device", "together", "twice or more", "never: a hole"]),
         ("copies", ["weight", "replica 1", "equal", "1.5", "up to 1 apart", "3"]),
         ("masks", ["Dropout", "another", "replica 1", "unit (coloured: kept, white: dropped)"]),
         ("collectives", ["before\nshape (4,)", "SUM\nshape (4,)", "replica 2", "30"]),
@@ -253,3 +257,26 @@ def test_what_does_not_fit_a_type_of_numbers_has_another_colour():
     bars = [bar for bar in figure.axes[0].containers[0] if bar.get_height()]
     look = [(to_hex(bar.get_facecolor()).upper(), bar.get_height()) for bar in bars]
     assert look == [(plots.SERIES[1], 25), (plots.SERIES[3], 50), (plots.SERIES[1], 25)]
+
+
+def test_holes_and_duplicates_have_colours_of_their_own():
+    workers = [[[0, 1], [2]], [[2, 4]]]  # 2 comes to both, 3 to nobody
+    figure = plots.record_grid({"one": workers, "none": [[], []]}, records=5, files=[3, 2])
+    together = [[p for p in axis.patches if p.get_y() > 2] for axis in figure.axes]
+    look = [[to_hex(p.get_facecolor()).upper() for p in patches] for patches in together]
+    once, hole, twice = plots.FAINT, plots.INK.upper(), plots.SERIES[1]
+    assert look == [[once, once, twice, hole, once], [hole] * 5]
+
+
+def test_a_record_stands_in_its_workers_row_with_the_step_in_which_it_came_first():
+    figure = plots.record_grid({"one": [[[0, 1], [1]], [[3]]]}, records=4, columns=1)
+    cells = [
+        (round(t.get_position()[0] - 0.45), int(t.get_position()[1]), t.get_text())
+        for t in figure.axes[0].texts
+    ]
+    assert [cell for cell in cells if cell[1] < 2] == [(0, 0, "0"), (1, 0, "0"), (3, 1, "0")]
+
+
+def test_many_narrow_records_bear_no_numbers():
+    figure = plots.record_grid({"one": [[list(range(40))]]}, records=40)
+    assert not figure.axes[0].texts
