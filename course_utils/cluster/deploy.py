@@ -121,7 +121,7 @@ def slurm(plan: Plan) -> str:
 def kubernetes(plan: Plan, flavour: str = "job") -> str:
     """The text of the manifests for `kubectl apply -f`, in YAML.
 
-    flavour "job": an indexed Job and a headless Service, nothing but Kubernetes itself. "jobset": a JobSet, on
+    flavour "job": an indexed Job and a headless Service: Kubernetes alone. "jobset": a JobSet, on
     which Kubeflow Trainer v2 stands; it starts *all* workers again when one fails. "tfjob": for clusters that
     still have the first Kubeflow training operator, which is legacy; it writes TF_CONFIG by itself.
     """
@@ -147,7 +147,7 @@ def _job_and_service(plan: Plan) -> list[dict]:
     # Workers that lost a peer end too, each with an error of its own: as many failures a restart as workers.
     job["backoffLimit"] = plan.workers * plan.max_restarts
     job["podFailurePolicy"] = {  # a pod that a node's drain took away was not the script's fault
-        "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+        "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
     }
     job["template"]["spec"]["subdomain"] = plan.job
     return [

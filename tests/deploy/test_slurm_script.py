@@ -1,0 +1,141 @@
+"""TF_CONFIG out of Slurm's variables, and the script for sbatch."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from course_utils.cluster import deploy, slurm
+from course_utils.errors import ConfigError
+
+JOB = {
+    "SLURM_JOB_ID": "77",
+    "SLURM_STEP_NODELIST": "n[08-10]",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x3)",
+    "SLURM_STEP_NUM_TASKS": "6",
+    "SLURM_PROCID": "3",
+    "SLURM_NODEID": "1",
+    "SLURM_LOCALID": "1",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("one", ["one"]),
+        ("n[08-10],gpu1", ["n08", "n09", "n10", "gpu1"]),
+        ("n[1,3-4]x", ["n1x", "n3x", "n4x"]),
+        ("r[1-2]n[01-02]", ["r1n01", "r1n02", "r2n01", "r2n02"]),
+        ("n[9-11]", ["n9", "n10", "n11"]),
+    ],
+)
+def test_hosts_are_expanded_in_slurms_order(text, hosts):
+    assert slurm.expand_hosts(text) == hosts
+
+
+@pytest.mark.parametrize("text", ["", "n[01-", "n[a-b]", "a,,b"])
+def test_what_is_no_list_of_hosts_is_refused(text):
+    with pytest.raises(ConfigError, match=r"no list of hosts|no number and no range"):
+        slurm.expand_hosts(text)
+
+
+def test_tasks_are_counted_node_by_node():
+    assert slurm.tasks_per_node("2(x3),1") == [2, 2, 2, 1]
+    with pytest.raises(ConfigError, match="how many tasks"):
+        slurm.tasks_per_node("two")
+
+
+def test_each_task_gets_its_place_and_all_the_same_addresses():
+    texts = [
+        slurm.tf_config(
+            JOB | {"SLURM_PROCID": str(i), "SLURM_NODEID": str(i // 2), "SLURM_LOCALID": str(i % 2)}
+        )
+        for i in range(6)
+    ]
+    configs = [json.loads(text) for text in texts]
+    assert [config["task"] for config in configs] == [{"type": "worker", "index": i} for i in range(6)]
+    assert len({json.dumps(config["cluster"]) for config in configs}) == 1
+    hosts = [address.split(":")[0] for address in configs[0]["cluster"]["worker"]]
+    assert hosts == ["n08", "n08", "n09", "n09", "n10", "n10"]
+
+
+def test_two_jobs_on_one_node_use_other_ports():
+    first, second = (
+        set(json.loads(slurm.tf_config(JOB | {"SLURM_JOB_ID": job}))["cluster"]["worker"])
+        for job in ("77", "78")
+    )
+    assert not first & second
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"SLURM_PROCID": ""}, "SLURM_PROCID is not set.*srun"),
+        ({"SLURM_STEP_NODELIST": "n[08-09]"}, "names 2 nodes and says for 3"),
+        ({"SLURM_PROCID": "6"}, "SLURM_PROCID is 6, of 6 tasks"),
+        ({"SLURM_PROCID": "1"}, "--distribution=block"),
+        ({"SLURM_JOB_ID": "x"}, "SLURM_JOB_ID is 'x'"),
+    ],
+)
+def test_variables_that_are_missing_or_contradict_each_other_are_named(change, words):
+    with pytest.raises(ConfigError, match=words):
+        slurm.tf_config(JOB | change)
+
+
+def test_tensorflows_resolver_gives_the_same_where_it_is_said_to_be_right(monkeypatch):
+    for name, value in JOB.items():
+        monkeypatch.setenv(name, value)
+    assert slurm.agrees_with_tensorflow()
+    assert slurm.by_tensorflow() == slurm.tf_config()
+    monkeypatch.setenv("SLURM_STEP_NODELIST", "n[8-10]")  # as text, n10 comes before n8
+    assert not slurm.agrees_with_tensorflow()
+    assert slurm.by_tensorflow() != slurm.tf_config()
+
+
+def test_uneven_nodes_are_right_too(monkeypatch):
+    for name, value in (JOB | {"SLURM_STEP_TASKS_PER_NODE": "3,2,1", "SLURM_LOCALID": "0"}).items():
+        monkeypatch.setenv(name, value)
+    assert slurm.by_tensorflow() == slurm.tf_config()
+
+
+def test_outside_of_a_job_the_command_says_so_and_fails():
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+    ran = subprocess.run(
+        [sys.executable, "-m", "course_utils.cluster.slurm"],
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 1 and ran.stdout == ""
+    assert "was not started by srun" in ran.stderr
+
+
+def test_the_script_asks_for_what_was_planned():
+    plan = deploy.Plan(
+        "my train.py", ("--note", "it's"), workers=8, gpus=4, time="2h", per_node=2, partition="gpu"
+    )
+    text = deploy.slurm(plan)
+    options = dict(re.findall(r"^#SBATCH --([a-z-]+)(?:=(.*))?$", text, re.MULTILINE))
+    expected = {"nodes": "4", "ntasks": "8", "ntasks-per-node": "2", "gpus-per-task": "4", "time": "02:00:00"}
+    assert expected.items() <= options.items()
+    assert options["partition"] == "gpu" and options["signal"] == "TERM@120" and "requeue" in options
+    assert subprocess.run(["bash", "-n"], input=text, text=True, timeout=30).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"workers": 0}, "--workers 0"),
+        ({"workers": 3, "per_node": 2}, "3 workers cannot be put 2"),
+        ({"time": "3min"}, "leaves no time"),
+        ({"time": "soon"}, "no time"),
+        ({"name": "Not_A_Name"}, "cannot be a job's name"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        deploy.Plan("train.py", **options)
