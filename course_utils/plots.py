@@ -836,6 +836,91 @@ def magnitudes(
     return figure
 
 
+def accuracy_curves(
+    runs: Mapping[str, Sequence[float]], floor: float | None = None, title: str = ""
+) -> Figure:
+    """Test accuracy after each epoch, a line a run, with a floor that it must reach as a thin line.
+
+    `runs[name]` and `floor` are fractions.
+    """
+    figure, axis = _figure()
+    for i, (name, values) in enumerate(runs.items()):
+        look = {"color": series_colour(i), "ls": LINES[i % 4], "lw": 2.2, "marker": "o", "ms": 4}
+        axis.plot(range(1, len(values) + 1), 100 * np.asarray(values), label=name, **look)
+    if floor is not None:
+        axis.axhline(100 * floor, color=INK, lw=1)
+        place = {"xycoords": ("axes fraction", "data"), "ha": "left", "va": "bottom"}
+        axis.annotate(f"floor {floor:.0%}", (0.005, 100 * floor), **place)
+    axis.set(title=title, xlabel="epoch", ylabel="right answers on test images (%)")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.legend(loc="outside lower center", ncols=min(len(runs), 4))
+    return figure
+
+
+def replica_bars(
+    panels: Mapping[str, np.ndarray], xlabel: str = "channel", ylabel: str = "", title: str = ""
+) -> Figure:
+    """A panel each, in it a group of bars a channel, a bar a replica: `panels[name][replica, channel]`."""
+    figure, axes = _figure(columns=len(panels), sharey=True)
+    for axis, (name, values) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+        replicas, channels = values.shape
+        for replica, bars in enumerate(values):
+            at = np.arange(channels) + (replica - (replicas - 1) / 2) * 0.8 / replicas
+            axis.bar(at, bars, 0.8 / replicas, color=worker_colour(replica))
+        axis.set(title=name, xlabel=xlabel, xticks=range(channels))
+    np.atleast_1d(axes)[0].set(ylabel=ylabel)
+    _legend_below(figure, [(f"replica {r}", worker_colour(r)) for r in range(replicas)], title)
+    return figure
+
+
+def grouped_bars(
+    groups: Mapping[str, Mapping[str, float]], ylabel: str, title: str = "", form: str = "{:.0f}"
+) -> Figure:
+    """Groups of bars with their values above them: `groups[under the bars][in the legend]`."""
+    figure, axis = _figure()
+    names = list(next(iter(groups.values())))
+    for i, name in enumerate(names):
+        at = np.arange(len(groups)) + (i - (len(names) - 1) / 2) * 0.8 / len(names)
+        bars = axis.bar(
+            at,
+            [group[name] for group in groups.values()],
+            0.76 / len(names),
+            color=series_colour(i),
+            label=name,
+        )
+        axis.bar_label(bars, fmt=form.format, padding=2)
+    axis.set(title=title, ylabel=ylabel)
+    axis.set_xticks(range(len(groups)), list(groups))
+    axis.margins(y=0.12)
+    figure.legend(loc="outside lower center", ncols=len(names))
+    return figure
+
+
+def predictions(
+    images: np.ndarray, chances: np.ndarray, labels: Sequence[int], names: Sequence[str], top: int = 3
+) -> Figure:
+    """Pictures, and under each the classes that a model finds likeliest; the right one is dark.
+
+    images: (n, height, width, 1); chances: (n, classes), adding up to 1 for each picture.
+    """
+    style()
+    figure = Figure(figsize=(WIDTH, 3.3), layout="constrained")
+    axes = figure.subplots(2, len(images), gridspec_kw={"height_ratios": (1.1, 1)})
+    for (above, below), image, shares, label in zip(axes.T, images, chances, labels, strict=True):
+        above.imshow(np.squeeze(image), cmap="gray")
+        above.set_title(names[label], loc="center", size=9)
+        above.axis("off")
+        best = np.argsort(shares)[::-1][:top]
+        colours = [SERIES[0] if one == label else SERIES[2] for one in best]
+        below.barh(range(top), 100 * shares[best], color=[_lighter(c, 0.45) for c in colours])
+        for row, one in enumerate(best):
+            below.text(2, row, names[one], va="center", size=8, weight="bold" if one == label else "normal")
+        below.set(xlim=(0, 100), yticks=[], xticks=(0, 100))
+        below.invert_yaxis()
+    axes[1][0].set_xlabel("how sure (%)")
+    return figure
+
+
 def _figure(columns=1, height=3.4, width_ratios=None, sharey=False):
     """A new figure outside pyplot (nothing is shown twice, nothing is left open) and its axis or axes."""
     style()
