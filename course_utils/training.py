@@ -185,6 +185,13 @@ def evaluation_data(examples: Arrays, global_batch_size: int) -> tf.data.Dataset
     return data.prefetch(2).with_options(dataset_options())
 
 
+def batches(
+    strategy: tf.distribute.Strategy, examples: Arrays, global_batch_size: int
+) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+    """An endless iterator over global batches in order, cut over the replicas; it may be dropped any time."""
+    return _iterator(strategy, evaluation_data(examples, global_batch_size))
+
+
 def steps_for(examples: Arrays, global_batch_size: int) -> int:
     """Steps that see every example at least once."""
     return -(-len(examples[1]) // global_batch_size)
@@ -269,6 +276,16 @@ class _Run:
         accuracy = float(self.train_accuracy.result())
         seconds = time.perf_counter() - start
         return Epoch(number, loss, accuracy, *tested, seconds, self.steps * self.batch)
+
+
+def meet(strategy: tf.distribute.Strategy) -> None:
+    """None, when every worker of the strategy has come here too: a barrier, of one number each."""
+
+    @tf.function
+    def wait(one):
+        return strategy.run(lambda x: tf.distribute.get_replica_context().all_reduce("SUM", x), args=(one,))
+
+    strategy.experimental_local_results(wait(tf.ones([1])))[0].numpy()
 
 
 @contextlib.contextmanager
