@@ -70,14 +70,14 @@ def write_path(path: str | os.PathLike, strategy=None) -> str:
     """Where this worker writes what is to end up in `path`, file or folder: the chief there, others nearby.
 
     "job/model.keras" becomes "job/worker-1-temp/model.keras" on worker 1; `clean` removes it when all is
-    written. Placeholders of Keras callbacks in the name, such as "{epoch}", stay.
+    written. Placeholders of Keras callbacks in the name, such as "{epoch}", stay. The folder around it is
+    made, since callbacks of two workers that both find it missing both make it, and one of them raises.
     """
-    path = os.fspath(path).rstrip("/")
-    if is_chief(strategy):
-        return path
-    folder, name = os.path.split(path)
-    task_type, task_id, _ = _task(strategy)
-    return os.path.join(folder, f"{task_type}-{task_id}-temp", name)
+    folder, name = os.path.split(os.fspath(path).rstrip("/"))
+    if not is_chief(strategy):
+        folder = _temporary(folder, strategy)
+    _make(folder)
+    return os.path.join(folder, name)
 
 
 def clean(path: str | os.PathLike, strategy=None) -> None:
@@ -87,9 +87,9 @@ def clean(path: str | os.PathLike, strategy=None) -> None:
     """
     if is_chief(strategy):
         return
-    mine = write_path(path, strategy)
-    beside = os.path.dirname(mine)
-    _remove(beside if "{" in mine else mine)
+    folder, name = os.path.split(os.fspath(path).rstrip("/"))
+    beside = _temporary(folder, strategy)
+    _remove(beside if "{" in name else os.path.join(beside, name))
     if tf.io.gfile.exists(beside) and not tf.io.gfile.listdir(beside):
         _remove(beside)
 
@@ -97,7 +97,8 @@ def clean(path: str | os.PathLike, strategy=None) -> None:
 def own_folder(folder: str | os.PathLike, strategy=None) -> str:
     """A folder inside `folder` for this task alone, which stays: for `BackupAndRestore` and for logs."""
     task_type, task_id, _ = _task(strategy)
-    return os.path.join(os.fspath(folder), f"{task_type or 'worker'}-{task_id or 0}")
+    _make(os.fspath(folder))
+    return os.path.join(os.fspath(folder), f"{task_type or 'worker'}-{task_id}")
 
 
 def data_from(step: int, examples: training.Arrays, global_batch_size: int, seed: int = 0) -> tf.data.Dataset:
@@ -232,6 +233,11 @@ class Checkpoints:
             _remove(unfinished)
 
 
+def _temporary(folder, strategy) -> str:
+    task_type, task_id, _ = _task(strategy)
+    return os.path.join(folder, f"{task_type}-{task_id}-temp")
+
+
 def _task(strategy) -> tuple[str | None, int, set[str]]:
     """This process's type and index, and the types of tasks in its cluster."""
     strategy = strategy or tf.distribute.get_strategy()
@@ -269,6 +275,11 @@ def _agree(strategy, step) -> None:
 
 def _has_data(path) -> bool:
     return bool(tf.io.gfile.glob(f"{path}.data-*"))
+
+
+def _make(folder) -> None:
+    if folder:
+        tf.io.gfile.makedirs(folder)  # no error where it is there already
 
 
 def _remove(path) -> None:

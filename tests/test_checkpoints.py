@@ -45,28 +45,28 @@ def test_one_task_of_each_cluster_is_chief(task_type, task_id, jobs, expected):
     assert checkpoints.is_chief(resolver(task_type, task_id, jobs)) is expected
 
 
-def test_without_a_cluster_the_process_is_its_own_chief():
+def test_without_a_cluster_the_process_is_its_own_chief(tmp_path):
     assert checkpoints.is_chief()
     assert checkpoints.is_chief(devices.mirrored(2))
-    assert checkpoints.write_path("job/model.keras") == "job/model.keras"
+    assert checkpoints.write_path(tmp_path / "model.keras") == str(tmp_path / "model.keras")
+    assert checkpoints.write_path("model.keras") == "model.keras"
 
 
-def test_every_task_writes_to_a_path_of_its_own_and_the_chief_to_the_real_one():
+def test_every_task_writes_to_a_path_of_its_own_and_the_chief_to_the_real_one(tmp_path):
     jobs = ["chief", "worker", "evaluator"]
     tasks = [resolver(*task, jobs) for task in (("chief", 0), ("worker", 0), ("worker", 1), ("evaluator", 0))]
-    paths = [checkpoints.write_path("job/{epoch}.keras", task) for task in tasks]
-    assert paths[0] == "job/{epoch}.keras"
+    paths = [checkpoints.write_path(tmp_path / "job" / "{epoch}.keras", task) for task in tasks]
+    assert paths[0] == str(tmp_path / "job" / "{epoch}.keras")
     assert len(set(paths)) == 4 and {os.path.basename(path) for path in paths} == {"{epoch}.keras"}
-    assert len({checkpoints.own_folder("backup", task) for task in tasks}) == 4
+    assert all(os.path.isdir(os.path.dirname(path)) for path in paths)
+    assert len({checkpoints.own_folder(tmp_path / "backup", task) for task in tasks}) == 4
 
 
 def test_cleaning_takes_what_others_wrote_and_never_what_the_chief_wrote(tmp_path):
     chief, other = resolver("worker", 0, ["worker"]), resolver("worker", 1, ["worker"])
     for name in ("model.keras", "{epoch}.keras", "folder"):
         for task in (chief, other):
-            path = Path(checkpoints.write_path(tmp_path / name, task).format(epoch=3))
-            path.parent.mkdir(exist_ok=True)
-            path.write_text("…")
+            Path(checkpoints.write_path(tmp_path / name, task).format(epoch=3)).write_text("…")
         assert len(list(tmp_path.iterdir())) == 2
         for task in (chief, other):
             checkpoints.clean(tmp_path / name, task)
@@ -77,7 +77,7 @@ def test_cleaning_takes_what_others_wrote_and_never_what_the_chief_wrote(tmp_pat
 def test_cleaning_one_path_leaves_another_of_the_same_worker(tmp_path):
     other = resolver("worker", 1, ["worker"])
     kept, gone = (Path(checkpoints.write_path(tmp_path / name, other)) for name in ("kept", "gone"))
-    kept.mkdir(parents=True)
+    kept.mkdir()
     gone.mkdir()
     checkpoints.clean(tmp_path / "gone", other)
     assert kept.exists() and not gone.exists()

@@ -45,6 +45,9 @@ def pictures():
         "bytes": plots.bytes_against_workers({"ring": {2: 1e6, 4: 1.5e6}}, {"ring": lambda n: 1e6}),
         "bars side by side": plots.bars_side_by_side({"MB a step": {"float32": 1.6, "float16": 0.8}}),
         "losses by cost": plots.losses_by_step_and_cost({"a": curve, "b": curve}, {"a": 2, "b": 0.1}, "MB"),
+        "files over time": plots.files_over_time(
+            {"4\nsaved": {"job/ckpt-4": 0, "temp/ckpt-4": 1}, "12\nsaved": {"job/ckpt-12": 0}}
+        ),
         "waiting": plots.waiting({"equal shares": [(10, 20), (30, 0)], "by speed": [(15, 0), (15, 0)]}),
         "one step": plots.one_step([-1.0, -3.0], [-4.0, -4.0], [0.4, 0.4]),
         "bytes per replica": plots.bytes_per_replica(
@@ -280,3 +283,15 @@ def test_a_record_stands_in_its_workers_row_with_the_step_in_which_it_came_first
 def test_many_narrow_records_bear_no_numbers():
     figure = plots.record_grid({"one": [[list(range(40))]]}, records=40)
     assert not figure.axes[0].texts
+
+
+def test_a_file_is_drawn_when_it_was_there_in_its_writers_colour_and_in_the_order_of_numbers():
+    figure = plots.files_over_time({"a": {"job/ckpt-4": 0, "job/ckpt-12": 1}, "b": {"job/ckpt-12": 1}})
+    cells = {
+        (patch.get_x(), patch.get_y()): to_hex(patch.get_facecolor()).upper()
+        for patch in figure.axes[0].patches
+    }
+    blue, orange, absent = plots.worker_colour(0), plots.worker_colour(1), "#FFFFFF"
+    assert cells == {(0, 1): blue, (1, 1): absent, (0, 2): orange, (1, 2): orange}
+    names = [label.get_text().strip() for label in figure.axes[0].get_yticklabels()]
+    assert names == ["job/", "ckpt-4", "ckpt-12"]

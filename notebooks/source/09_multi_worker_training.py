@@ -434,4 +434,4 @@ assert "accuracy.result()" in dead_lock and "worker 1 has finished" in dead_lock
 # %% [markdown]
 # > **Take away.** Workers stay one model because they start equal and apply the same sum, bit for bit. What has no gradient is not kept equal by anybody: make it meet (statistics), or keep it apart on purpose (masks). And whatever is a meeting needs everyone, equally often.
 #
-# Back to the start: [00 · Is this machine ready?](00_is_this_machine_ready.ipynb)
+# Next: [10 · Who may write?](10_checkpoints.ipynb)
