@@ -1023,7 +1023,7 @@ def _narrow_cell(axis, column, row, colour, text, across):
     """A cell without a number where there is no room for one, and then without a gap to the next."""
     axis.add_patch(Rectangle((column, row), 0.9 if _roomy(across) else 1, 0.9, color=colour, lw=0))
     if _roomy(across):
-        axis.text(column + 0.45, row + 0.47, text, ha="center", va="center", size=7, color=_ink_on(colour))
+        axis.text(column + 0.45, row + 0.47, text, ha="center", va="center", size=8, color=_ink_on(colour))
 
 
 def _roomy(across) -> bool:
