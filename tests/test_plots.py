@@ -10,8 +10,24 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 
 from course_utils import communication, plots
+from course_utils.cluster.outcomes import Outcome
+from course_utils.cluster.supervise import Attempt, Ending
 
 EPOCH = {"train_loss": 0.5, "test_loss": 0.6, "train_accuracy": 0.8, "test_accuracy": 0.75}
+
+
+def tried():
+    """Two attempts: worker 1 is killed after step 8, and both go on with step 6."""
+
+    def outcomes(status, first, last, seconds):
+        return [
+            Outcome(f"worker {i}", status, None, None, seconds, step=last, first_step=first) for i in (0, 1)
+        ]
+
+    moments = [[("start", 0.1), ("first step", 1.0)]] * 2
+    crash = Ending("crashed", "Worker 1 was killed.", "worker 1", outcomes("killed", 1, 8, 3.0))
+    finish = Ending("finished", outcomes=outcomes("returned", 6, 20, 4.0))
+    return [Attempt(1, 0.0, 3.0, crash, moments), Attempt(2, 3.5, 7.5, finish, moments)]
 
 
 def pictures():
@@ -48,6 +64,8 @@ def pictures():
         "files over time": plots.files_over_time(
             {"4\nsaved": {"job/ckpt-4": 0, "temp/ckpt-4": 1}, "12\nsaved": {"job/ckpt-12": 0}}
         ),
+        "attempts": plots.attempts(tried(), "Two attempts"),
+        "time lost": plots.time_lost(lambda seconds: 1 / seconds, {2.0: 0.5, 20.0: 0.05}, {"best": 9.0}),
         "waiting": plots.waiting({"equal shares": [(10, 20), (30, 0)], "by speed": [(15, 0), (15, 0)]}),
         "one step": plots.one_step([-1.0, -3.0], [-4.0, -4.0], [0.4, 0.4]),
         "bytes per replica": plots.bytes_per_replica(
@@ -100,6 +118,8 @@ def test_every_picture_is_a_notebook_wide_png(drawn):
         ("masks", ["Dropout", "another", "replica 1", "unit (coloured: kept, white: dropped)"]),
         ("collectives", ["before\nshape (4,)", "SUM\nshape (4,)", "replica 2", "30"]),
         ("chunk rounds", ["at the start", "after round 4", "rank 2", "chunk", "numbers of rank 0"]),
+        ("attempts", ["worker 1", "attempt 1\ncrashed", "1–8 ", "6–20 ", "steps lost", "where it ended"]),
+        ("time lost", ["time between two checkpoints (s)", "time lost (%)", "best", "simulated"]),
         ("sent by rank", ["star", "ring", "rank", "sent (arrays)"]),
     ],
 )
@@ -295,3 +315,12 @@ def test_a_file_is_drawn_when_it_was_there_in_its_writers_colour_and_in_the_orde
     assert cells == {(0, 1): blue, (1, 1): absent, (0, 2): orange, (1, 2): orange}
     names = [label.get_text().strip() for label in figure.axes[0].get_yticklabels()]
     assert names == ["job/", "ckpt-4", "ckpt-12"]
+
+
+def test_steps_that_the_next_attempt_repeats_are_hatched_and_the_culprit_is_marked(drawn):
+    (axis,) = drawn["attempts"].axes
+    hatched = [bar for bar in axis.patches if bar.get_hatch()]
+    lost = [(bar.get_x(), bar.get_width()) for bar in hatched if bar.get_width()]
+    assert lost == [(pytest.approx(3 - 2 * 3 / 8), pytest.approx(2 * 3 / 8))] * 2  # 3 of 8 steps, in 2 s
+    (cross,) = [line for line in axis.lines if line.get_marker() == "X"]
+    assert (cross.get_xdata()[0], cross.get_ydata()[0]) == (3.0, 1)
