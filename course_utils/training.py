@@ -281,9 +281,12 @@ class _Run:
 def meet(strategy: tf.distribute.Strategy) -> None:
     """None, when every worker of the strategy has come here too: a barrier, of one number each."""
 
+    def on_a_replica(one):
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(one))  # not a captured one
+
     @tf.function
     def wait(one):
-        return strategy.run(lambda x: tf.distribute.get_replica_context().all_reduce("SUM", x), args=(one,))
+        return strategy.run(on_a_replica, args=(one,))
 
     strategy.experimental_local_results(wait(tf.ones([1])))[0].numpy()
 
