@@ -201,13 +201,16 @@ class Following:
         while any(m.running for m in self._needed()) and time.monotonic() < end and len(self.signals) < 2:
             self._wait()
             self._look()
-        late = [m.name for m in self._needed() if m.running]
-        step = self._common_step()
-        seen = f"Stopped by {diagnosis.signal_name(first)}{'' if step is None else f' at step {step}'}."
-        cause = f"{' and '.join(late)} did not end within {grace:g} s, and was killed." if late else ""
-        if len(self.signals) > 1 and late:
-            cause = f"{' and '.join(late)} was killed, as a second signal demanded."
-        return Ending("stopped", seen, code=SIGNALLED + first, cause=cause, step=step)
+        step, reason = self._common_step(), f"Stopped by {diagnosis.signal_name(first)}"
+        reason += "" if step is None else f" at step {step}"
+        return Ending("stopped", f"{reason}{self._late()}.", code=SIGNALLED + first, step=step)
+
+    def _late(self) -> str:
+        """The end of a sentence on those that have not stopped when asked to."""
+        late = " and ".join(member.name for member in self._needed() if member.running)
+        if late and len(self.signals) > 1:
+            return f"; {late} had to be killed, as a second signal demanded"
+        return f"; {late} did not end within {self.options.grace:g} s, and had to be killed" if late else ""
 
     def _end(self) -> None:
         """No process, no open file."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from course_utils.cluster.worker import says_that_another_has_gone
 
-_TRACEBACK = "Traceback (most recent call last):"
-_ERROR = re.compile(r"(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
+# A SyntaxError of the script itself has no traceback, only its line.
+_TRACEBACK = re.compile(r'Traceback \(most recent call last\):$|  File ".*", line \d+$')
+_ERROR = re.compile(r"(?P<type>[^\W\d][\w.]*)(?:: (?P<message>.*))?$")
 _DUMP, _THREAD = "Fatal Python error: Aborted", re.compile(r"(Current thread|Thread) 0x")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
 MESSAGE_LINES = 100  # after which an error's message is long enough
@@ -34,7 +35,7 @@ class LastError:
 
 def last_error(lines: list[str]) -> LastError | None:
     """The exception of the last traceback in a program's output; None if there is none."""
-    starts = [number for number, line in enumerate(lines) if line == _TRACEBACK]
+    starts = [number for number, line in enumerate(lines) if _TRACEBACK.match(line)]
     after = lines[starts[-1] + 1 :] if starts else []
     for number, line in enumerate(after):
         if line and not line.startswith(" "):
