@@ -33,7 +33,7 @@ from .measure import console
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "train.py"
 STEPS, SAVE_EVERY, WORKERS, RESTARTS = 60, 10, 2, 2
-LIMIT = 120  # seconds for a job with all its attempts
+LIMIT = 240  # seconds for a job with all its attempts
 TOLERANCE = 1e-6  # largest difference to the weights of the undisturbed run
 KINDS = ("kill", "stop", "exception", "exit 0", "port", "disk")
 DISKS = ("300k", "1200k", "2000k", "3000k")  # all too small for the checkpoints that are kept

@@ -164,13 +164,10 @@ def test_without_restarts_the_first_failure_is_the_end(job):
 
 
 def test_logs_have_a_folder_for_each_attempt_where_they_are_wanted(job, tmp_path):
-    ended = job(
-        "import sys; print('to the log'); sys.exit(4)", workers=2, max_restarts=1, log_dir=tmp_path / "logs"
-    )
+    lines = "import sys; print('to the log'); sys.exit(4)"
+    ended = job(lines, workers=1, max_restarts=1, log_dir=tmp_path / "logs")
     written = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.log")}
-    assert set(written) == {
-        f"logs/attempt-{attempt}/worker-{index}.log" for attempt in (1, 2) for index in (0, 1)
-    }
+    assert sorted(written) == ["logs/attempt-1/worker-0.log", "logs/attempt-2/worker-0.log"]
     assert all(text.endswith("to the log\n") for text in written.values())
     assert f"output is kept in {tmp_path / 'logs'}." in ended.said
 

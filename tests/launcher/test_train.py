@@ -80,9 +80,7 @@ def test_one_worker_told_to_stop_makes_all_save_at_one_step(train, alone):
     assert difference(trained, alone) < 1e-5
 
 
-def test_a_job_stopped_by_a_signal_goes_on_where_it_saved_and_once_finished_trains_no_further(
-    tmp_path, train
-):
+def test_a_job_stopped_by_a_signal_goes_on_and_once_finished_trains_no_further(tmp_path, train):
     def stop_when_saved():
         end = time.monotonic() + DEADLINE
         log = tmp_path / "logs" / "attempt-1" / "worker-0.log"
