@@ -157,7 +157,7 @@ def fired(folder: str | os.PathLike) -> dict[str, float]:
     """The faults that have fired, by the folder that keeps count: text -> moment of `time.monotonic`."""
     files = sorted(Path(folder).glob("fault-*"))
     lines = [file.read_text().partition(" ") for file in files]
-    return {text: float(at) for at, _, text in lines}
+    return {text: float(at) for at, _, text in lines if text}  # one may be just being written
 
 
 _RECORD = struct.Struct("qdq")

@@ -7,12 +7,12 @@ from its checkpoints.
 """
 
 import itertools
-import tempfile
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from course_utils.cluster import diagnosis, faults
+from course_utils.cluster import diagnosis, faults, folders
 from course_utils.cluster.errors import plain
 from course_utils.cluster.local import LocalCluster
 from course_utils.cluster.outcomes import Outcome, ToTheEnd
@@ -116,7 +116,8 @@ class Supervisor:
     hung; the function reports with `faults.step` or `faults.callback()`. Without reports, only the cluster's
     time limit, which holds for each attempt, ends a hang.
 
-    `attempts` has what happened. A fault of the cluster's `faults` fires once over all attempts.
+    Each restart counts, whatever it was for. `attempts` has what happened. A fault of the cluster's `faults`
+    fires once over all attempts.
     """
 
     cluster: LocalCluster
@@ -139,16 +140,18 @@ class Supervisor:
         """
         self.attempts = []
         self.cluster.warm_up()  # which is no part of the first attempt
-        with tempfile.TemporaryDirectory(prefix="course-faults-") as fired:
+        fired = folders.temporary()
 
-            def attempt(number: int) -> Ending:
-                return self.cluster._run_on_new_ports(self._watched, fn, args, kwargs, fired)
+        def attempt(number: int) -> Ending:
+            return self.cluster._run_on_new_ports(self._watched, fn, args, kwargs, str(fired))
 
-            try:
-                keep_trying(attempt, self.restarts, self._note)
-            except GaveUp as error:
-                error.attempts = self.attempts
-                raise plain(error) from None
+        try:
+            keep_trying(attempt, self.restarts, self._note)
+        except GaveUp as error:
+            error.attempts = self.attempts
+            raise plain(error) from None
+        finally:
+            shutil.rmtree(fired, ignore_errors=True)
         return [outcome.value for outcome in self.attempts[-1].ending.outcomes]
 
     def _watched(self, *arguments) -> "UntilFailure":
@@ -174,7 +177,7 @@ class UntilFailure(ToTheEnd):
         by_task = dict(zip([worker.name for worker in self.workers], outcomes, strict=True))
         if not self.failed:
             return Ending("finished", outcomes=outcomes)
-        if self.hung:
+        if self.hung and self._running():
             return Ending("hung", self.hung, self._stuck().name, outcomes)
         culprit = self._culprit()
         error = by_task[culprit.name].error
@@ -197,7 +200,9 @@ class UntilFailure(ToTheEnd):
 
     def _causes(self) -> list[Worker]:
         """Those that failed by themselves, the first of them first."""
-        causes = [w for w in self._needed() if w.died or (w.error and not w.error.consequence)]
+        # A coordinator lives on without one of its workers, but not without a parameter server.
+        vital = self._needed() + [w for w in self.workers if w.task.type == "ps"]
+        causes = [w for w in vital if w.died or (w.error and not w.error.consequence)]
         return sorted(causes, key=lambda worker: worker.stages["exit"])
 
     def _culprit(self) -> Worker:

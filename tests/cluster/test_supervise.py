@@ -128,6 +128,24 @@ def test_workers_that_save_and_leave_are_preempted_and_the_last_of_them_has_time
     assert "sys.exit(42)" in job.attempts[0].ending.reason
 
 
+def test_a_parameter_server_that_dies_ends_the_attempt_and_a_worker_of_a_coordinator_does_not(tmp_path):
+    def serve_or_wait(folder):
+        faults.step(1)
+        first_attempt = not (folder / "second").exists()
+        if jobs.me().startswith("ps") and first_attempt:
+            (folder / "second").touch()
+            jobs.kill_myself()
+        if jobs.me() == "chief 0" and not first_attempt:
+            return "done"
+        threading.Event().wait()
+
+    cluster = LocalCluster(1, chief=True, ps=1, output="quiet", timeout=30, faults="exit=3 worker:0@step:1")
+    job = Supervisor(cluster, backoff=0.5)
+    results = job.run(serve_or_wait, tmp_path)
+    assert [attempt.ending.culprit for attempt in job.attempts] == ["ps 0", ""]
+    assert results[0] == "done"
+
+
 def test_what_no_restart_can_mend_is_raised_at_once():
     job = supervisor()
     with pytest.raises(ConfigError, match="before"):
