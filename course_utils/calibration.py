@@ -52,8 +52,8 @@ class Calibration:
         if link is None:
             return self.loopback
         cable = 8 * self.slow.bandwidth / costmodel.bits_per_second(SLOW)  # what part of it gets used
-        a_byte = 1 / min(self.loopback.bandwidth, cable * link.bytes_per_second)
-        return Network(self.slow.latency + link.delay_seconds, 1 / a_byte)
+        bandwidth = min(self.loopback.bandwidth, cable * link.bytes_per_second)
+        return Network(self.slow.latency + link.delay_seconds, bandwidth)
 
     def save(self, path: Path = FILE) -> Path:
         """Where it was written, as JSON."""

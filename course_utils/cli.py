@@ -140,6 +140,46 @@ def deploy(target, script, arguments, flavour, out, **options):
         click.echo(text, nl=False)
 
 
+_CALIBRATION = click.option(
+    "--file",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path(".course/calibration.json"),
+    show_default=True,
+    help="Where the calibration is kept.",
+)
+
+
+@main.command()
+@_CALIBRATION
+def calibrate(file):
+    """Measure this machine's workers, for some 20 seconds, so that `course predict` can compute."""
+    from course_utils import forecast
+    from course_utils.calibration import calibrate as measure
+
+    forecast.print_calibration(measure(), file)
+
+
+@main.command()
+@_CALIBRATION
+@click.option("--workers", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--network", default="10Gbit", show_default=True, help="Between the machines, each way.")
+@click.option("--latency", default="20us", show_default=True, help="Of a message.")
+@click.option("--batch", type=click.IntRange(1), default=64, show_default=True, help="Examples a worker.")
+@click.option("--gradients", type=float, help="Megabytes of gradients; else those of the calibrated network.")
+@click.option("--per-example", help='Time an example, such as "3.75ms"; else that of this machine.')
+@click.option(
+    "--spread", type=float, default=0.05, show_default=True, help="How much step times vary (0 to 1)."
+)
+@click.option("--between-failures", default="2160h", show_default=True, help="Of one worker, on average.")
+@click.option("--hours", type=float, default=24, show_default=True, help="Of work, for the cost of failures.")
+def predict(file, **options):
+    """Say what a step and a job would take on up to WORKERS machines, and why."""
+    from course_utils import forecast
+
+    forecast.print_forecast(file, **options)
+
+
 @main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 def lab(options):

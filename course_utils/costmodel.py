@@ -309,24 +309,62 @@ def _refuse_no_progress(needed: float, mean: float) -> None:
 
 @dataclass(frozen=True)
 class Published:
-    """A run that others have published: the efficiency that they report, and what the model says to it."""
+    """A run that others have published, to hold the model against: is its efficiency of the right size?
+
+    The network joins machines, so a machine with its GPUs is one worker here. `efficiency` is what they
+    report. How far their all-reduce hid behind the backward pass they do not say.
+    """
 
     name: str
     source: str
-    job: Job
-    gpus: int
-    gpus_a_machine: int
-    batch: int  # a GPU
+    job: Job  # of one machine: an "example" is one for each of its GPUs
+    machines: int
+    batch: int  # for each GPU
     network: Network
-    reported: float
-    compared_with: int  # GPUs that the reported efficiency is relative to
+    efficiency: float
 
-    def predicted(self) -> float:
-        """The model's efficiency: machines are the workers, since the network joins machines."""
-        machines, before = self.gpus // self.gpus_a_machine, max(1, self.compared_with // self.gpus_a_machine)
-        batch = self.batch
-        then = step(self.job, before, batch, self.network).seconds
-        return then / step(self.job, machines, batch, self.network).seconds
+    def predicted(self) -> tuple[float, float]:
+        """The model's efficiency when nothing of the all-reduce is hidden, and when as much as can be."""
+        least, most = (
+            weak_efficiency(replace(self.job, overlap=overlap), self.machines, self.batch, self.network)
+            for overlap in (0.0, 1.0)
+        )
+        return least, most
+
+
+def published() -> list[Published]:
+    """Runs on up to 512 GPUs, with what their authors state about machine, network and speed."""
+    # Goyal et al.: 29 hours on 8 GPUs for 90 epochs of 1.28 million images
+    goyal = 29 * 3600 * 8 / (90 * 1.281e6)
+    return [
+        Published(
+            name="ResNet-50, 256 GPUs",
+            source="Goyal et al., Accurate, Large Minibatch SGD, arXiv:1706.02677, 2017",
+            job=Job(per_example=goyal, fixed=0.0, gradient_bytes=FLOAT32 * 25.6e6),
+            machines=32,
+            batch=32,
+            network=Network.of("50Gbit"),
+            efficiency=0.90,
+        ),
+        Published(
+            name="ResNet-101, 512 GPUs",
+            source="Horovod, Benchmarks (docs/benchmarks.rst): 1656.82 images/s on 16 GPUs",
+            job=Job(per_example=16 / 1656.82, fixed=0.0, gradient_bytes=FLOAT32 * 44.5e6),
+            machines=128,
+            batch=64,
+            network=Network.of("25Gbit"),
+            efficiency=0.90,
+        ),
+        Published(
+            name="VGG-16, 512 GPUs",
+            source="Horovod, Benchmarks; 154 images/s on one P100: TensorFlow, Benchmarks (DGX-1), 2017",
+            job=Job(per_example=1 / 154, fixed=0.0, gradient_bytes=FLOAT32 * 138.4e6),
+            machines=128,
+            batch=64,
+            network=Network.of("25Gbit"),
+            efficiency=0.68,
+        ),
+    ]
 
 
 def bits_per_second(text: str) -> float:

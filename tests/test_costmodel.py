@@ -111,6 +111,18 @@ def test_input_counts_only_where_it_is_slower_than_computing():
     assert Job(1e-3, 0, 0, input_per_example=5e-3).work(100) == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("run", costmodel.published(), ids=lambda run: run.name)
+def test_published_efficiencies_lie_between_nothing_hidden_and_all_of_it(run):
+    least, most = run.predicted()
+    assert least - 0.05 <= run.efficiency <= most + 0.05
+    assert 0 < least <= most <= 1
+
+
+def test_ten_thousand_workers_are_simulated_worker_by_worker():
+    run = costmodel.simulate(JOB, 10_000, 32, NETWORK, steps=1000)
+    assert run.wait / run.work == pytest.approx(costmodel.slowest_of(10_000, JOB.spread) - 1, rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
