@@ -31,13 +31,12 @@ def batched(value, who):
     """The answer's dataset, when its elements are batches of numbers."""
     if not isinstance(value, tf.data.Dataset):
         raise Unusable(f"{who} should return a dataset, but gave {returned.describe(value)}.")
-    shape = getattr(value.element_spec, "shape", None)
-    if shape is None or shape.rank != 1:
-        what = (
-            "single records: call `.batch(…)`" if shape is not None and shape.rank == 0 else "no such thing"
-        )
+    rank = getattr(getattr(value.element_spec, "shape", None), "rank", None)
+    if rank != 1:
+        kinds = {None: "something else", 0: "single records: call `.batch(…)`"}
+        kind = kinds.get(rank, "batches of batches: it was batched twice")
         raise Unusable(
-            f"{who} should return a dataset of batches of record numbers, but its elements are {what}."
+            f"{who} should return a dataset of batches of record numbers. Its elements are {kind}."
         )
     return value
 
@@ -436,17 +435,18 @@ ONE_FILE = Exercise(
             "from files.",
             try_this="Take the policy that cuts batches instead of files, and do not forget to return the "
             "dataset that has it.",
-            variants=[with_policy("AUTO"), lambda dataset: dataset],
+            variants=[lambda dataset: dataset],
             recognises=lambda cases, seen, expected: seen[0][ENDED] == TOO_FEW_FILES,
         ),
         Mistake(
             "OFF means no duplicates",
             with_policy("OFF"),
             went_wrong=lambda case, seen, expected: (
-                f"All {seen[TWICE]} records come to both workers. OFF turns the sharding off: everyone reads "
-                "everything, and an epoch is two."
+                f"All {seen[TWICE]} records come to both workers. OFF turns the sharding off (and HINT "
+                "leaves it to you): everyone reads everything, and an epoch is two."
             ),
             try_this="Somebody has to shard. Take the policy that halves every batch.",
+            variants=[with_policy("HINT")],
             recognises=the_one(lambda seen: seen[TWICE] == RECORDS and seen[NOBODY] == 0),
         ),
         Mistake(
@@ -568,7 +568,7 @@ def consequences(case, steps):
     """What an epoch of these steps does to workers and records."""
     fewest = min(steps)
     hanging = [worker for worker, count in enumerate(steps) if count > fewest]
-    seen = [min(share, count * case["batch"]) for share, count in zip(case["shares"], steps, strict=True)]
+    seen = [min(share, fewest * case["batch"]) for share in case["shares"]]  # nobody gets any further
     ending = f"worker {hanging[0]} waits for ever in its step {fewest + 1}" if hanging else ALL_THROUGH
     return {
         STEPS: steps,
@@ -670,6 +670,7 @@ STEPS_PER_EPOCH = Exercise(
             variants=[
                 of_all(lambda numbers, batch: math.ceil(min(numbers) / batch)),
                 of_all(lambda numbers, batch: min(numbers) // batch),
+                lambda my_records, batch, gather: min(gather(my_records // batch)),
             ],
         ),
         Mistake(
@@ -696,6 +697,15 @@ STEPS_PER_EPOCH = Exercise(
             try_this="Round up: `math.ceil(…)`.",
         ),
         Mistake(
+            "rounded to the nearest",
+            of_all(lambda numbers, batch: round(max(numbers) / batch)),
+            went_wrong=lambda case, seen, expected: (
+                f"{seen[MISSED]} record is never seen. `round` goes down as often as up; a short batch is a "
+                "step, however short."
+            ),
+            try_this="Round up: `math.ceil(…)`.",
+        ),
+        Mistake(
             "always one more",
             of_all(lambda numbers, batch: max(numbers) // batch + 1),
             went_wrong="Where the largest share divides by the batch, there is one step too many.",
@@ -718,7 +728,10 @@ STEPS_PER_EPOCH = Exercise(
                 f"at the same time: {expected[STEPS][0]} are enough."
             ),
             try_this="Take the largest, not the sum.",
-            variants=[of_all(lambda numbers, batch: math.ceil(sum(numbers) / batch))],
+            variants=[
+                of_all(lambda numbers, batch: math.ceil(sum(numbers) / batch)),
+                of_all(lambda numbers, batch: sum(numbers) // batch),
+            ],
         ),
     ],
     also_right=[of_the_largest, by_counting],
