@@ -91,10 +91,10 @@ with ThreadPoolExecutor() as side_by_side:  # both wait, most of the time
 
 for outcomes in (killed, stopped):
     struck = outcomes[1].struck
-    print(f"worker 1 was {outcomes[1].status} in step {outcomes[1].step}")
+    print(f"worker 1 was {outcomes[1].status} after step {outcomes[1].step}")
     for survivor in (outcomes[0], outcomes[2]):
-        text = survivor.error.seen
-        print(f"{survivor.seconds - struck:5.1f} s later: {text[:150]}", end="\n\n")
+        text = survivor.error.seen.replace("Collective ops is aborted by: ", "")
+        print(f"{survivor.seconds - struck:5.1f} s later: {text[:150]}")
 
 # %% [markdown]
 # ## What the survivors see
@@ -122,7 +122,8 @@ my_guess = {"steps taken twice": None, "weights apart": None}
 def supervised(job, name, fault, **options):
     """(weights of each worker, the supervisor) of a job that is struck by a fault."""
     cluster = cu.LocalCluster(workers=2, output="quiet", faults=fault)
-    supervisor = cu.cluster.Supervisor(cluster, max_restarts=5, **options)
+    options = {"max_restarts": 5} | options
+    supervisor = cu.cluster.Supervisor(cluster, **options)
     return supervisor.run(job, place / name), supervisor
 
 
@@ -159,7 +160,7 @@ def typing_error(folder):
 
 
 try:
-    supervised(typing_error, "broken", "", backoff=0.1)
+    supervised(typing_error, "broken", "", max_restarts=2)
     gave_up = None
 except cu.cluster.GaveUp as error:
     gave_up = error
@@ -252,7 +253,7 @@ cu.check("11.diagnose", diagnose)
 # %% [markdown]
 # ## Asked to go
 #
-# A scheduler that wants a node back does not pull the plug at once. It sends `SIGTERM`, and only after a while (30 seconds on Kubernetes, unless you ask for more) the real `SIGKILL`. Python programs end on `SIGTERM`.
+# A scheduler that wants a node back does not pull the plug at once. It sends `SIGTERM`, and only after a while the `SIGKILL`: time enough to save. Python programs end on `SIGTERM`.
 #
 # ### Predict
 #
@@ -271,7 +272,7 @@ for outcome in ignored:
 # %% [markdown]
 # ## Nothing happens
 #
-# `MultiWorkerMirroredStrategy` starts a **preemption notifier**, which catches the signal so that somebody may act on it. Here nobody does, the worker trains on, and half a minute later it is killed without having saved.
+# `MultiWorkerMirroredStrategy` starts a **preemption notifier**, which catches the signal so that somebody may act on it. Here nobody does, the worker trains on until it is killed, and saves nothing for the occasion.
 #
 # `PreemptionCheckpointHandler` acts. It runs your steps; when *any* worker was asked to go, all of them agree on one step, save after it, and exit.
 
@@ -395,16 +396,19 @@ for supervisor in (looped, fitted):
     assert struck == ["worker 0", "worker 1"]
 for differences in (apart, apart_fit):
     assert len(differences) == 2 and max(differences.values()) < 1e-6
-assert looped.attempts[1].ending.outcomes[0].first_step == 6  # 5 steps were saved
-assert len(gave_up.attempts) == 6 and "KeyError" in gave_up.seen
+taken = [
+    attempt.ending.outcomes[i]
+    for i, attempt in zip((0, 1, 0), looped.attempts, strict=True)
+]
+assert [(o.first_step, o.step) for o in taken] == [(1, 8), (6, 13), (11, 20)]
+assert len(gave_up.attempts) == 3 and "KeyError" in gave_up.seen
 
-first_hang = hung.attempts[0].ending
-assert (first_hang.how, first_hang.culprit) == ("hung", "worker 1")
-assert apart_hang < 1e-6
+(hang,) = [a.ending for a in hung.attempts if "SIGSTOP" in a.ending.reason]
+assert (hang.how, hang.culprit) == ("hung", "worker 1") and apart_hang < 1e-6
 
 assert all(outcome.status == "returned" for outcome in ignored)
 before, after = preempted.attempts
-assert before.ending.how == "preempted"
+assert before.ending.how == "preempted" and "sys.exit(42)" in before.ending.reason
 for left, went_on in zip(before.ending.outcomes, after.ending.outcomes, strict=True):
     assert went_on.first_step - left.step in (
         1,
@@ -412,6 +416,7 @@ for left, went_on in zip(before.ending.outcomes, after.ending.outcomes, strict=T
     )  # the last one left before it could say so
 assert apart_asked < 1e-6
 
+assert 20 < BETWEEN_FAILURES / 3600 < 30  # about one a day
 best = min(simulated, key=simulated.get)
 assert young / 2 < best < young * 2
 assert lost["1 × Young's"] == min(lost.values()) and lost["2 × Young's"] < 0.05

@@ -105,12 +105,3 @@ def test_a_stopped_worker_alone_does_not_hold_up_the_run():
 def test_a_wrong_configuration_is_still_refused():
     with pytest.raises(ConfigError, match="before"):
         cluster().outcomes(jobs.compute_first)
-
-
-def test_spawned_workers_tell_the_same():
-    def fail():
-        faults.step(7)
-        raise ValueError("mine")
-
-    (raised,) = cluster(1, start_method="spawn", timeout=100).outcomes(fail)
-    assert (raised.status, raised.step) == ("raised", 7)
