@@ -5,7 +5,9 @@ all others idle half the time; with shares by speed all finish together. The gra
 batch if each example counts once: divide by the global batch, not by the share (`training.average_loss`).
 """
 
-from collections.abc import Sequence
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -40,3 +42,14 @@ def waiting(shares: Sequence[int], speeds: Sequence[float]) -> list[float]:
     """The part of each step, from 0 to 1, in which each worker waits for the slowest."""
     last = step_seconds(shares, speeds)
     return [1 - share / speed / last for share, speed in zip(shares, speeds, strict=True)]
+
+
+@contextlib.contextmanager
+def at_speed(examples: int, speed: float) -> Iterator[None]:
+    """A context that lasts as long as a machine needs that computes `speed` examples a second.
+
+    To imitate slow machines on a fast one: what is done in it must take less, and the rest is slept through.
+    """
+    end = time.perf_counter() + examples / speed
+    yield
+    time.sleep(max(0.0, end - time.perf_counter()))

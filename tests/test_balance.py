@@ -1,5 +1,7 @@
 """Shares by speed: in proportion, complete, and with a gradient that is still that of the whole batch."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -51,3 +53,18 @@ def test_with_shares_by_speed_nobody_waits_and_the_step_is_shorter():
     assert balance.step_seconds(equal, speeds) == 0.32 and balance.step_seconds(by_speed, speeds) == 0.16
     assert balance.waiting(equal, speeds) == pytest.approx([2 / 3, 0])
     assert balance.waiting(by_speed, speeds) == pytest.approx([0, 0])
+
+
+def test_at_speed_lasts_as_long_as_the_slow_machine_would_need():
+    start = time.perf_counter()
+    with balance.at_speed(examples=30, speed=600):
+        pass
+    assert time.perf_counter() - start >= 0.05  # a busy machine only adds to it
+
+
+def test_at_speed_does_not_wait_for_what_took_longer_anyway(monkeypatch):
+    slept = []
+    monkeypatch.setattr(balance.time, "sleep", slept.append)
+    with balance.at_speed(examples=1, speed=1e9):
+        sum(range(1000))
+    assert slept == [0.0]

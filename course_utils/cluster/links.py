@@ -189,7 +189,8 @@ class _Proxy:
 
     def _handler(self, address: str, there: Way, back: Way):
         async def handle(reader, writer):
-            with _closing(writer):
+            # Only the end of the run cancels this, and asyncio would report a cancelled handler as a fault.
+            with contextlib.suppress(asyncio.CancelledError), _closing(writer):
                 await there.open()
                 far = await self._connect(address)
                 if far is None:

@@ -62,23 +62,28 @@ STEPS = 60
 
 
 def compress_cases(random):
-    """Gradients that have a direction and noise; half of the numbers are always smaller than the others."""
-    cases = []
-    for workers, size in ((2, 160), (3, 240)):
-        direction = random.choice([-1, 1], size) * random.permutation([0.5, 1.0] * (size // 2))
-        noise = random.uniform(-0.2, 0.2, (STEPS, workers, size)) * direction
-        cases.append(
-            {
-                "about": f"{workers} workers, {size} numbers, {STEPS} steps",
-                "gradients": (direction + noise).astype("float32"),
-                "budget": size * 4 // 10,
-            }
-        )
-    return cases
+    return [
+        {
+            "about": f"{workers} workers, {size} numbers, {STEPS} steps",
+            "workers": workers,
+            "size": size,
+            "seed": int(random.integers(1_000_000)),
+            "budget": size * 4 // 10,
+        }
+        for workers, size in ((2, 160), (3, 240))
+    ]
+
+
+def gradients_of(case):
+    """By step and worker: a direction and noise, and half of the numbers are smaller than the others."""
+    random, size = np.random.default_rng(case["seed"]), case["size"]
+    direction = random.choice([-1, 1], size) * random.permutation([0.5, 1.0] * (size // 2))
+    noise = random.uniform(-0.2, 0.2, (STEPS, case["workers"], size)) * direction
+    return (direction + noise).astype("float32")
 
 
 def observe_compress(answer, case):
-    gradients, budget = case["gradients"], case["budget"]
+    gradients, budget = gradients_of(case), case["budget"]
     left, totals, sent, equal = np.zeros_like(gradients[0]), 0.0, [], True
     for step in gradients:
         results = _one_exchange(answer, step, left, budget, sent)

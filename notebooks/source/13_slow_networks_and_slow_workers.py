@@ -328,11 +328,11 @@ for name, cost in accumulated.items():
 #
 # ## Workers of unequal speed
 #
-# Now the network is fine, but worker 1 is an old machine. Here it computes each gradient nine times, where worker 0 does it three times. Each takes its share of every batch, and all wait for the last. `compute` and `finish` are two functions, so that a worker can tell what it does itself from how long it then waits.
+# Now the network is fine, but worker 1 is an old machine, a third as fast as worker 0. (`at_speed` imitates that: it sleeps for as long as such a machine would still be computing.) Each takes its share of every batch, and all wait for the last. `compute` and `finish` are two functions, so that a worker can tell what it does itself from how long it then waits.
 
 
 # %%
-ROUNDS = [3, 9]  # of computing, on worker 0 and on worker 1
+SPEEDS = [24_000, 8_000]  # examples a second, of worker 0 and of worker 1
 
 
 def train_in_shares(shares, weigh, steps=10):
@@ -359,7 +359,7 @@ def train_in_shares(shares, weigh, steps=10):
             [tf.constant(a[mine]) for a in (images, labels)],
             time.perf_counter(),
         )
-        for _ in range(ROUNDS[me]):
+        with cu.balance.at_speed(shares[me], SPEEDS[me]):
             gradients = compute(*batch)
         computed = time.perf_counter()
         finish(gradients)

@@ -189,6 +189,16 @@ def test_the_end_of_a_connection_does_not_pass_a_cut_cable():
         assert theirs.recv(1) == b""
 
 
+def test_a_run_that_ends_while_a_cable_is_cut_leaves_no_thread_and_no_complaint(caplog):
+    link = Link()
+    with joined(link) as (ours, theirs):
+        ours.sendall(b"before")
+        assert theirs.recv(6) == b"before"
+        link.cut()
+        ours.sendall(DATA)
+    assert not serving() and not caplog.records
+
+
 def test_one_cable_is_cut_and_the_others_go_on():
     link = Link()
     link.cut("worker 2")
