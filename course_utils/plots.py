@@ -783,10 +783,13 @@ def accuracy_by_examples_and_updates(
     """
     figure, axes = _figure(columns=2, sharey=True, height=3.8)
     batches = sorted({batch for runs in curves.values() for batch in runs})
+    colours = {
+        batch: SERIES[(0, 1, 3, 2)[i % 4]] for i, batch in enumerate(batches)
+    }  # grey last
     for line, (schedule, runs) in zip(LINES, curves.items(), strict=False):
         for batch, values in runs.items():
             seen = examples * np.arange(1, len(values) + 1)
-            look = {"color": series_colour(batches.index(batch)), "ls": line, "marker": "o", "ms": 4}
+            look = {"color": colours[batch], "ls": line, "marker": "o", "ms": 4}
             axes[0].plot(seen, 100 * np.asarray(values), label=f"batch {batch}, {schedule}", **look)
             axes[1].plot(seen / batch, 100 * np.asarray(values), **look)
     axes[0].set(title=title or "What an example buys", xlabel="examples seen", ylabel="right answers (%)")
@@ -800,21 +803,20 @@ def schedules(rates: Mapping[str, Sequence[float]], xlabel: str = "update", titl
     """The learning rate of each update, a line a schedule; `rates[name]` begins with that of update 0."""
     figure, axis = _figure(height=2.9)
     for i, (name, values) in enumerate(rates.items()):
-        axis.plot(values, LINES[i % 4], color=series_colour(i), lw=2, label=name)
+        axis.plot(values, LINES[i % 4], color=SERIES[(0, 1, 3, 2)[i % 4]], lw=2, label=name)
     axis.set(title=title, xlabel=xlabel, ylabel="learning rate", ylim=(0, None))
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(loc="outside lower center", ncols=len(rates))
     return figure
 
 
-def magnitudes(
-    panels: Mapping[str, np.ndarray], smallest: float, largest: float, number: str, quantity: str = "gradient"
-) -> Figure:
-    """How large the numbers of each panel are, on a log axis, between the limits of a type of numbers.
+def magnitudes(panels: Mapping[str, np.ndarray], number: str, quantity: str = "gradient") -> Figure:
+    """How large the numbers of each panel are, on a log axis, over the range of a type of numbers.
 
-    `smallest` and `largest` are those of `number`, a name such as "float16"; what is below or above them is
-    drawn in another colour: it becomes 0 or infinite. Numbers that are 0 already are not drawn.
+    `number` is NumPy's name of the type, such as "float16". What is below its range becomes 0, what is above
+    becomes infinite: both are drawn in another colour. Numbers that are 0 already are not drawn.
     """
+    smallest, largest = (float(getattr(np.finfo(number), end)) for end in ("smallest_subnormal", "max"))
     figure, axes = _figure(columns=len(panels), sharey=True, height=3.2)
     sizes = {title: np.abs(np.ravel(values)) for title, values in panels.items()}
     exponents = {title: np.log2(values[values > 0]) for title, values in sizes.items()}

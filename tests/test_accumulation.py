@@ -1,11 +1,14 @@
 """Large batches in parts, and overflow on replicas: the same update as one device, and one meeting for it."""
 
+import math
+import time
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from course_utils import datasets, devices, models, training
+from course_utils import LocalCluster, datasets, devices, models, training, wire
 
 devices.simulate(4)  # before any test starts TensorFlow: pytest imports all modules first
 
@@ -95,6 +98,49 @@ def test_accuracy_counts_the_examples_of_all_parts(examples):
 
     trained(1, examples, counting)
     assert float(counted[0].count.numpy()) == len(examples[1])
+
+
+def sent_for_each_weight(policy, parts):
+    """Bytes that this worker sends for each weight and batch of 32."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        model, optimizer = models.mlp([32], seed=0, dtype=policy), keras.optimizers.SGD(0.05)
+        optimizer.build(model.trainable_variables)
+    data = datasets.fashion_mnist().first(train=32 * parts)
+    step = training.accumulating_step(model, optimizer, 32 * parts, 16)
+    batches = training.training_data((data.train_images, data.train_labels), 32 * parts)
+    batches = iter(strategy.experimental_distribute_dataset(batches))
+    run = tf.function(lambda batch: strategy.run(step, args=batch))
+    run(next(batches))  # the first call also traces and connects
+    training.meet(strategy)
+    before = wire.bytes_sent()
+    for _ in range(3):
+        run(next(batches))
+    training.meet(strategy)
+    return (wire.bytes_sent() - before) / (3 * parts * model.count_params())
+
+
+@pytest.mark.skipif(math.isnan(wire.bytes_sent()), reason="this system does not count bytes")
+def test_parts_save_traffic_and_mixed_precision_does_not():
+    cluster = LocalCluster(workers=2, output="quiet")
+    sent = {
+        kind: cluster.run(sent_for_each_weight, *kind) for kind in (("float32", 1), ("mixed_bfloat16", 1))
+    }
+    assert sent["float32", 1] == pytest.approx([4, 4], rel=0.05)  # 2 (n-1)/n times 4 bytes, n = 2
+    assert sent["mixed_bfloat16", 1] == pytest.approx(sent["float32", 1], rel=0.02)
+    assert cluster.run(sent_for_each_weight, "float32", 4) == pytest.approx([1, 1], rel=0.05)
+
+
+def test_a_meeting_waits_for_the_last_worker(tmp_path):
+    def late_or_looking(folder):
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        if strategy.cluster_resolver.task_id:
+            time.sleep(0.5)
+            (folder / "came").touch()
+        training.meet(strategy)
+        return (folder / "came").exists()
+
+    assert LocalCluster(workers=2, output="quiet").run(late_or_looking, tmp_path) == [True, True]
 
 
 def after_overflow_on(replica, agree):

@@ -52,7 +52,7 @@ def pictures():
             {"constant": {32: [0.5, 0.7], 128: [0.4, 0.6]}, "scaled": {128: [0.5, 0.7]}}, 100
         ),
         "schedules": plots.schedules({"constant": [0.1] * 4, "warm-up": [0.0, 0.1, 0.05, 0.0]}),
-        "magnitudes": plots.magnitudes({"as it is": curve, "times 1000": 1000 * curve}, 0.2, 500, "float16"),
+        "magnitudes": plots.magnitudes({"as it is": curve, "in millionths": 1e6 * curve}, "float16"),
         "differences": plots.differences({"2 replicas": [0, 1e-8]}, "weight difference", tolerance=1e-5),
         "heat map": plots.heat_map([[0, 1], [2, 3]], ["a", "b"], ["1", "2"], "error", log=True),
         "collectives": plots.collectives({"before": ranks, "SUM": [sum(ranks)] * 3}),
@@ -276,7 +276,7 @@ def test_accuracy_is_drawn_against_examples_and_against_updates():
 
 
 def test_what_does_not_fit_a_type_of_numbers_has_another_colour():
-    figure = plots.magnitudes({"gradients": np.array([0.0, 1e-9, 1e-3, 1e-3, 1e3])}, 1e-6, 100.0, "float16")
+    figure = plots.magnitudes({"gradients": np.array([0.0, 1e-9, 1e-3, 1e-3, 1e6])}, "float16")
     bars = [bar for bar in figure.axes[0].containers[0] if bar.get_height()]
     look = [(to_hex(bar.get_facecolor()).upper(), bar.get_height()) for bar in bars]
     assert look == [(plots.SERIES[1], 25), (plots.SERIES[3], 50), (plots.SERIES[1], 25)]
