@@ -32,9 +32,10 @@ A custom loop, the same program on every worker, at the first start and after a 
 number of the epoch come back, on every worker from its own folder. These do not: the position in a shuffled
 dataset (the first epoch's order comes again), what other callbacks remember (the best loss of EarlyStopping
 and ModelCheckpoint, ReduceLROnPlateau's patience), the History, and the batches of an epoch that was cut off.
-It is not safe against a kill at any moment: it overwrites its one file in place, and notes the epoch in a
-second file afterwards; and a kill between two workers' backups leaves them at different epochs, which nobody
-notices (`double_checkpoint=True` helps against a torn file only). `Checkpoints` has none of these faults.
+It is not safe against a kill at any moment. It overwrites its one file in place, and notes the epoch in a
+second file afterwards: killed in between, an epoch is trained twice, in silence. Killed between two workers'
+backups, their epochs differ, and the job hangs, or stops with an error of its collectives.
+(`double_checkpoint=True` helps against a torn file only.) `Checkpoints` has none of these faults.
 
 Sources: https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras#model_saving_and_loading for
 the path of each worker, https://www.tensorflow.org/api_docs/python/tf/train/CheckpointManager for the rest.

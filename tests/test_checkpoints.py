@@ -1,5 +1,6 @@
 """Checkpoints of many workers: one writer a path, a resume that repeats and skips nothing, or an error."""
 
+import json
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 from course_utils import LocalCluster, checkpoints, datasets, devices, models, training
 from course_utils.cluster import WorkerError
-from course_utils.errors import DataError
+from course_utils.errors import ClusterError, DataError
 
 devices.simulate(4)  # before any test starts TensorFlow: pytest imports all modules first
 
@@ -282,3 +283,31 @@ def test_unfinished_files_of_a_killed_run_go_at_the_next_start(saved):
     model, optimizer = built(tf.distribute.get_strategy())
     assert checkpoints.Checkpoints(saved.folder, model=model, optimizer=optimizer).restore() == 3
     assert not left.exists()
+
+
+def backed_up(folder, examples, epochs):
+    """(the epochs that ran, final weights) of `fit` with Keras' own BackupAndRestore; the backup stays."""
+    model, _ = built(tf.distribute.get_strategy())
+    model.compile(keras.optimizers.SGD(0.05), keras.losses.SparseCategoricalCrossentropy(True))
+    own = checkpoints.own_folder(folder)
+    backup = keras.callbacks.BackupAndRestore(own, delete_checkpoint=False)
+    data = training.evaluation_data(examples, BATCH)
+    history = model.fit(data, steps_per_epoch=2, epochs=epochs, callbacks=[backup], verbose=0)
+    return history.epoch, model.get_weights()
+
+
+def test_keras_backup_cut_off_between_its_two_files_trains_an_epoch_twice(tmp_path, examples):
+    _, whole = backed_up(tmp_path / "whole", examples, 3)
+    backed_up(tmp_path / "cut", examples, 2)
+    epoch = Path(checkpoints.own_folder(tmp_path / "cut"), "training_metadata.json")
+    assert json.loads(epoch.read_text())["epoch"] == 2
+    epoch.write_text('{"epoch": 1, "batch": 0}')  # as it was, with the weights of epoch 2 written before it
+    epochs, weights = backed_up(tmp_path / "cut", examples, 3)
+    assert epochs == [1, 2]
+    assert training.largest_difference(weights, whole) > 1e-4
+
+
+def test_keras_backups_of_two_workers_at_different_epochs_do_not_join(tmp_path, examples):
+    backed_up(tmp_path, examples, 2)  # this process writes what would be worker 0's, and worker 1 has none
+    with pytest.raises(ClusterError, match="worker 0 has finished|Collective ops is aborted"):
+        LocalCluster(workers=2, output="quiet", timeout=60).run(on_worker, backed_up, tmp_path, examples, 4)

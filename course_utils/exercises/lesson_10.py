@@ -5,6 +5,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -173,7 +174,10 @@ WRITERS = "workers that wrote to the given path"
 SHARED = "paths that two workers wrote to"
 THERE = "what is at the path in the end"
 LEFT = "files that other workers left"
-WHOLE, NOTHING, UNKNOWN = "the sum over all workers", "nothing", "not known: they wait for each other"
+WHOLE, NOTHING = "the sum over all workers", "nothing"
+NUMBERED = "nothing: it is at another name, with -1 at the end"
+UNKNOWN = "not known: the job stands still"
+DATA = ".data-00000-of-00001"
 SAVERS = 3
 
 
@@ -189,47 +193,78 @@ def observe_save(answer, case):
         os.mkdir(os.path.dirname(path))
         workers = cluster.LocalCluster(workers=SAVERS, output="quiet", timeout=20, log_dir=folder + "/logs")
         try:
-            wrote = workers.run(save_on_worker, answer, path)
-        except cluster.WorkerError as error:
-            if isinstance(error.original, returned.Unusable):
-                absent = int(str(error.original))
-                return never_met(f"all but worker {absent}" if absent else "all but the chief")
-            raise error.original or error from None
+            wrote, errors = zip(*workers.run(save_on_worker, answer, path, folder), strict=True)
         except cluster.ClusterTimeout:
-            return never_met("unequally often")
-        return found_on_disk(path, wrote)
+            return never_met("all, but not equally often")
+        except cluster.WorkerError as error:
+            if isinstance(error.original, Absent):
+                return never_met(error.original.came)
+            raise error.original or error from None
+        seen = found_on_disk(path, wrote)
+        raised = next(filter(None, errors), None)
+        if raised and (seen[SHARED], seen[WRITERS], seen[THERE]) == (0, [0], WHOLE):
+            raise raised  # nobody got into another's way: the error has another cause
+        return seen
 
 
-def never_met(who):
-    return {CAME: who, WRITERS: UNKNOWN, SHARED: UNKNOWN, THERE: UNKNOWN, LEFT: UNKNOWN}
+class Absent(Exception):
+    """Some workers ended without saving; those that did save wait for them."""
+
+    came = property(lambda self: self.args[0])
 
 
-def save_on_worker(answer, path):
-    """The paths that the answer wrote to on this worker. Who never saves ends the run: the others wait."""
+def never_met(came):
+    return {CAME: came, WRITERS: UNKNOWN, SHARED: UNKNOWN, THERE: UNKNOWN, LEFT: UNKNOWN}
+
+
+def save_on_worker(answer, path, folder):
+    """The paths that the answer wrote to on this worker, and the error that it raised after that, if any."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     worker = strategy.cluster_resolver.task_id
     with strategy.scope():
         metric = keras.metrics.Sum()
     tf.function(lambda: strategy.run(lambda: metric.update_state(10.0**worker)))()
-    wrote = []
-    checkpoint = recording(wrote)(metric=[variable.value for variable in metric.variables])
-    answer(checkpoint, path, worker == 0, worker)
-    strategy.reduce("SUM", tf.constant(0.0), axis=None) if wrote else None
+    wrote, raised = [], None
+    note = functools.partial(Path(folder, f"{worker}.came").write_text, "…")
+    checkpoint = recording(wrote, note)(metric=[variable.value for variable in metric.variables])
+    try:
+        answer(checkpoint, path, worker == 0, worker)
+    except Exception as error:
+        if not wrote:
+            raise
+        raised = error
     if not wrote:
-        raise returned.Unusable(str(worker))
-    return wrote
+        tell_who_came(worker, folder)
+    return wrote, raised
 
 
-def recording(wrote):
+def tell_who_came(worker, folder):
+    """Raise Absent when it is known of every worker whether it saved; after 5 seconds with what is known."""
+    Path(folder, f"{worker}.absent").touch()
+    end = time.monotonic() + 5
+    while len(list(Path(folder).glob("[0-9].*"))) < SAVERS and time.monotonic() < end:
+        time.sleep(0.02)
+    raise Absent(sorted(int(mark.stem) for mark in Path(folder).glob("[0-9].came")))
+
+
+def recording(wrote, note):
     """A Checkpoint that notes where it was written, and does not stop where two get into each other's way."""
 
     class Recording(tf.train.Checkpoint):
         def write(self, file_prefix, options=None):
-            wrote.append(os.path.abspath(os.fspath(file_prefix)))
+            return self.noted(os.path.abspath(os.fspath(file_prefix)), super().write, file_prefix, options)
+
+        def save(self, file_prefix, options=None):
+            numbered = f"{os.path.abspath(os.fspath(file_prefix))}-1"
+            return self.noted(numbered, super().save, file_prefix, options)
+
+        def noted(self, path, save, *args):
+            wrote.append(path)
+            note()
             try:
-                return super().write(file_prefix, options)
+                return save(*args)
             except (OSError, tf.errors.OpError):
-                return file_prefix
+                return path
 
     return Recording
 
@@ -237,15 +272,13 @@ def recording(wrote):
 def found_on_disk(path, wrote):
     job = Path(path).parent
     used = [place for places in wrote for place in set(places)]
-    ours = {f"{Path(path).name}.index", f"{Path(path).name}.data-00000-of-00001", "checkpoint"}
-    left = [
-        file for file in job.rglob("*") if file.is_file() and not (file.parent == job and file.name in ours)
-    ]
+    chiefs = {f"{place}{ending}" for place in (path, *wrote[0]) for ending in (".index", DATA)}
+    left = {str(file) for file in job.rglob("*") if file.is_file() and file.name != "checkpoint"} - chiefs
     return {
-        CAME: "all",
+        CAME: list(range(SAVERS)),
         WRITERS: [worker for worker, places in enumerate(wrote) if path in places],
         SHARED: len({place for place in used if used.count(place) > 1}),
-        THERE: what_is_at(path),
+        THERE: what_is_at(path) if f"{path}-1" not in wrote[0] else NUMBERED,
         LEFT: len(left),
     }
 
@@ -259,7 +292,7 @@ def what_is_at(path):
 
 
 def expected_save(case):
-    return {CAME: "all", WRITERS: [0], SHARED: 0, THERE: WHOLE, LEFT: 0}
+    return {CAME: [0, 1, 2], WRITERS: [0], SHARED: 0, THERE: WHOLE, LEFT: 0}
 
 
 def one_path(checkpoint, path, chief, worker):
@@ -312,6 +345,32 @@ def somewhere_else(checkpoint, path, chief, worker):
         checkpoint.write(path if chief else f"{mine}/thrown-away")
 
 
+def numbered_by_save(checkpoint, path, chief, worker):
+    mine = path if chief else f"{path}-temp-{worker}/ckpt"
+    checkpoint.save(mine)
+    if not chief:
+        shutil.rmtree(os.path.dirname(mine))
+
+
+def the_chief_cleans_too(checkpoint, path, chief, worker):
+    mine = path if chief else f"{path}-temp-{worker}/ckpt"
+    checkpoint.write(mine)
+    for file in Path(mine).parent.glob(f"{Path(mine).name}.*"):
+        file.unlink()
+
+
+def and_its_folder(checkpoint, path, chief, worker):
+    mine = path if chief else f"{path}-temp-{worker}/ckpt"
+    checkpoint.write(mine)
+    shutil.rmtree(os.path.dirname(mine))
+
+
+def cleaned_together(checkpoint, path, chief, worker):
+    checkpoint.write(path if chief else f"{path}-temp/ckpt")
+    if not chief:
+        shutil.rmtree(f"{path}-temp")
+
+
 def sees(**wanted):
     """Recognise by some of the lines only: when workers collide, the others are a matter of luck."""
     keys = {"came": CAME, "writers": WRITERS, "shared": SHARED, "there": THERE}
@@ -341,14 +400,20 @@ SAVE = Exercise(
     slow=True,
     mistakes=[
         Mistake(
+            "nobody saves",
+            only_a_path,
+            went_wrong="No worker called `write`, so nothing is on the disk. To say where it should be "
+            "is not yet to save it.",
+            try_this="Call `checkpoint.write` with the path of this worker.",
+            recognises=sees(came=[]),
+        ),
+        Mistake(
             "only the chief saves",
             chief_only,
-            went_wrong="Worker 1 never called `write`. There is a metric in this checkpoint: to save it is "
-            "to add it up over all workers. The chief waits for the others for ever.",
+            went_wrong="Workers 1 and 2 never called `write`. There is a metric in this checkpoint: to save "
+            "it is to add it up over all workers. The chief waits for the others for ever.",
             try_this="Call `write` on every worker, with another path on each.",
-            recognises=lambda cases, seen, expected: all(
-                one[CAME].startswith("all but worker") for one in seen
-            ),
+            recognises=sees(came=[0]),
         ),
         Mistake(
             "the chief does not save",
@@ -356,7 +421,7 @@ SAVE = Exercise(
             went_wrong="The chief never called `write`, and the others wait for it: there is a metric in "
             "this checkpoint, which is added up over all workers.",
             try_this="All workers call `write`.",
-            recognises=sees(came="all but the chief"),
+            recognises=sees(came=[1, 2]),
         ),
         Mistake(
             "one path for all",
@@ -364,7 +429,7 @@ SAVE = Exercise(
             went_wrong="All three workers wrote to the same path, at the same time. Sometimes that goes "
             "well, sometimes one of them removes what another is just writing.",
             try_this="Only the chief writes to `path`.",
-            recognises=sees(came="all", writers=[0, 1, 2]),
+            recognises=sees(writers=[0, 1, 2]),
         ),
         Mistake(
             "one path for all the others",
@@ -372,7 +437,26 @@ SAVE = Exercise(
             went_wrong="The chief is alone at `path`, but workers 1 and 2 both write to one other place. "
             "With two workers nobody would have noticed.",
             try_this="Let the number of the worker into the path.",
-            recognises=sees(came="all", writers=[0], shared=1),
+            variants=[cleaned_together],
+            recognises=sees(writers=[0], shared=1),
+        ),
+        Mistake(
+            "numbered by save",
+            numbered_by_save,
+            went_wrong="`checkpoint.save` counts its calls and puts the number behind the name: what was to "
+            "be at `path` is at `path-1`. (That is right for a series of checkpoints, which a "
+            "CheckpointManager looks after.)",
+            try_this="`checkpoint.write` writes to the very path that it is given.",
+            recognises=sees(writers=[], there=NUMBERED),
+        ),
+        Mistake(
+            "the chief cleans up after itself",
+            the_chief_cleans_too,
+            went_wrong="All saved, each to a path of its own. But then the chief removed what it had written "
+            "as well, and with it the only checkpoint that counts.",
+            try_this="Only who is *not* the chief removes anything.",
+            variants=[and_its_folder],
+            recognises=sees(writers=[0], shared=0, there=NOTHING),
         ),
         Mistake(
             "left behind",
@@ -398,7 +482,7 @@ SAVE = Exercise(
             "`path` finds nothing.",
             try_this="The chief writes to `path` itself, and what it wrote stays.",
             variants=[all_cleaned],
-            recognises=sees(came="all", writers=[], there=NOTHING),
+            recognises=sees(writers=[], there=NOTHING),
         ),
     ],
     also_right=[beside_and_by_name, somewhere_else],
