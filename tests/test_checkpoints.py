@@ -309,5 +309,5 @@ def test_keras_backup_cut_off_between_its_two_files_trains_an_epoch_twice(tmp_pa
 
 def test_keras_backups_of_two_workers_at_different_epochs_do_not_join(tmp_path, examples):
     backed_up(tmp_path, examples, 2)  # this process writes what would be worker 0's, and worker 1 has none
-    with pytest.raises(ClusterError, match="worker 0 has finished|Collective ops is aborted"):
+    with pytest.raises(ClusterError, match=r"worker 0 has finished|Collective ops is aborted"):
         LocalCluster(workers=2, output="quiet", timeout=60).run(on_worker, backed_up, tmp_path, examples, 4)
