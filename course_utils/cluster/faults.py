@@ -9,6 +9,7 @@ the last step and its moment, and in the folder COURSE_FAULTS_FIRED lies a file 
 that none fires again in the next attempt.
 """
 
+import atexit
 import contextlib
 import dataclasses
 import mmap
@@ -138,18 +139,22 @@ def callback():
 
 @dataclass(frozen=True)
 class Progress:
-    """What a worker has said: `step` steps were done at `at` (`time.monotonic`), and `first` at first."""
+    """What a worker has said: `step` steps were done at `at` (`time.monotonic`), and `first` at first.
+
+    `left`: its Python came to its end, be it by an error; not so where it was killed or called `os._exit`.
+    """
 
     step: int
     at: float
     first: int
+    left: bool = False
 
     @classmethod
     def read(cls, file: str | os.PathLike) -> "Progress | None":
         """What the COURSE_PROGRESS file of a process says; None if the process has said nothing."""
         with contextlib.suppress(OSError, struct.error):
-            step, at, first = _RECORD.unpack(Path(file).read_bytes())
-            return cls(step, at, first) if at else None
+            step, at, first, left = _RECORD.unpack(Path(file).read_bytes())
+            return cls(step, at, first, left) if at else None
         return None
 
 
@@ -160,7 +165,7 @@ def fired(folder: str | os.PathLike) -> dict[str, float]:
     return {text: float(at) for at, _, text in lines if text}  # one may be just being written
 
 
-_RECORD = struct.Struct("qdq")
+_RECORD = struct.Struct("qdq?")
 _here: "_Here | None" = None
 
 
@@ -171,6 +176,8 @@ class _Here:
         self.setting = setting
         progress, plan, self.folder, tf_config = setting
         self.record, self.first = _shared(progress) if progress else None, None
+        if self.record:
+            atexit.register(self.leave)
         everything = enumerate(parse_all(plan or ""))
         task = _task(tf_config)
         self.planned = [(number, fault) for number, fault in everything if (fault.task, fault.index) == task]
@@ -178,11 +185,14 @@ class _Here:
     def step(self, done: int) -> None:
         if self.record:
             self.first = done if self.first is None else self.first
-            _RECORD.pack_into(self.record, 0, done, time.monotonic(), self.first)
+            _RECORD.pack_into(self.record, 0, done, time.monotonic(), self.first, False)
         for number, fault in [(n, fault) for n, fault in self.planned if done >= fault.step]:
             self.planned.remove((number, fault))
             if self.claim(number, fault):
                 fault.inject()
+
+    def leave(self) -> None:
+        self.record[-1] = True
 
     def claim(self, number: int, fault: Fault) -> bool:
         """Whether it is ours to fire: made known before, since afterwards may be too late."""

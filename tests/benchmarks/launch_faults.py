@@ -111,6 +111,8 @@ class Result:
             return "" if told else f"no clear error, exit code {self.code}"
         if self.code:
             return f"did not finish, exit code {self.code}"
+        if self.difference is None:
+            return "finished without weights"
         return "" if self.difference <= TOLERANCE else f"weights differ by {self.difference}"
 
 

@@ -34,8 +34,8 @@ def test_one_that_leaves_too_early_with_exit_code_0_is_told_where_others_fail_fo
         step()
         faults.step(1)
         if me == 1:
-            os._exit(0)
-        time.sleep(0.5)
+            sys.exit()
+        time.sleep(1)
         raise tf.errors.UnavailableError(None, None, "what TensorFlow raises after ten seconds")
         """,
         workers=2,
@@ -52,6 +52,21 @@ def test_one_that_leaves_too_early_is_told_where_others_wait_for_it(together):
         "Worker 0 ended too early" in ended.said
         or "worker 0 had ended with exit code 0" in ended.said.lower()
     )
+
+
+def test_one_that_ends_in_the_middle_of_its_script_has_not_finished(job):
+    ended = job(
+        """
+        import json, os
+        from course_utils.cluster import faults
+        faults.step(1)
+        if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+            os._exit(0)
+        """,
+        workers=2,
+    )
+    assert ended.code == 1
+    assert "Worker 1 ended too early, with exit code 0 at step 1. Likely cause: os._exit" in ended.said
 
 
 def test_unequal_steps_are_told_also_where_nobody_fails(job):

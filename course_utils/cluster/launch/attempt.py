@@ -125,7 +125,7 @@ class Following:
         return [m for m in self._needed() if m.task.type in ("chief", "worker")]
 
     def _ended(self, member: Member, seen: str, cause: str, code: int | None = None) -> Ending:
-        code = shell_code(member.process.exit_code) if code is None else code
+        code = (shell_code(member.process.exit_code) or 1) if code is None else code
         how = "preempted" if code in PREEMPTED else "crashed"
         return Ending(how, seen, member.name, code=code, cause=cause, step=self._common_step())
 
@@ -247,6 +247,8 @@ def how_it_ended(member: Member) -> str:
         return f"{capital(member.name)} was killed by {diagnosis.signal_name(-code)}{at_step(member)}."
     if member.error:
         return f"{diagnosis.what_it_raised(member).removesuffix('.')} ({_after(member)}exit code {code})."
+    if member.vanished:
+        return f"{capital(member.name)} ended too early, with exit code 0{at_step(member)}."
     if code in PREEMPTED:
         return f"{capital(member.name)} has left as it was told to, with exit code {code}{at_step(member)}."
     return f"{capital(member.name)} ended with exit code {code}{at_step(member)}."
@@ -263,6 +265,8 @@ def likely_cause(member: Member) -> str:
         return ports.taken(member.port, member.name).seen
     if "No space left on device" in said:
         return "the disk is full."
+    if member.vanished:
+        return "os._exit, or native code that ends the process: the script did not come to its end."
     return diagnosis.likely_cause_of_death(member)
 
 

@@ -148,11 +148,16 @@ class Member:
 
     @property
     def failed(self) -> bool:
-        return self.process.exit_code not in (None, 0)
+        return not self.running and not self.finished
 
     @property
     def finished(self) -> bool:
-        return self.process.exit_code == 0
+        return self.process.exit_code == 0 and not self.vanished
+
+    @property
+    def vanished(self) -> bool:
+        """Whether it ended with exit code 0 in the middle of its script, as far as that can be known."""
+        return self.process.exit_code == 0 and self.progress is not None and not self.progress.left
 
     @property
     def error(self) -> traces.LastError | None:
