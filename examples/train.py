@@ -44,6 +44,8 @@ def main() -> None:
 
     if is_chief:
         print(f"{strategy.num_replicas_in_sync} replicas, from step {done} to {options.steps}")
+        if done >= options.steps:
+            print(f"nothing left to train; remove {options.checkpoints} to start anew")
     for step in range(done + 1, options.steps + 1):
         loss, stop = train(next(batches), tf.constant(bool(told)))
         faults.step(step)  # tells the launcher, if there is one, how far we are

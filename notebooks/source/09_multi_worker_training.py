@@ -366,7 +366,7 @@ with tempfile.TemporaryDirectory() as folder:
     cluster.run(lambda path: len(runpy.run_path(path)), str(script))
 
 # %% [markdown]
-# `evaluate` ran on both workers, because it reads metrics; only the chief printed. On real machines you start the same file once on each, with the same address book and its own name tag in `TF_CONFIG` (lesson 07).
+# `evaluate` ran on both workers, because it reads metrics; only the chief printed. On real machines you start the same file once on each, with the same address book and its own name tag in `TF_CONFIG` (lesson 07). In a terminal of this machine, `course launch --workers 2 train.py` starts it once for each worker, and the repository's `examples/train.py` is such a file.
 #
 # ## Exercise 09.1 · Statistics that agree
 #
