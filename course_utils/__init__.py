@@ -22,6 +22,7 @@ _HOME = {
 }
 _MODULES = {
     "balance",
+    "calibration",
     "callbacks",
     "checkpoints",
     "cluster",
