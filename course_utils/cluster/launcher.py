@@ -19,60 +19,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_utils.cluster import faults, folders, pool, ports, supervise
-from course_utils.cluster.config import ClusterConfig, Task
-from course_utils.cluster.launch import members
+from course_utils.cluster.config import Task
+from course_utils.cluster.launch import tasks
 from course_utils.cluster.launch.attempt import SIGNALLED, Ending, Following
 from course_utils.cluster.launch.console import Console
+from course_utils.cluster.launch.members import log_level
+from course_utils.cluster.launch.options import Launch
 from course_utils.cluster.worker import IN_WORKER
 from course_utils.errors import ConfigError
 
 TICK = 0.05  # seconds between two looks for a signal, while the job waits for its restart
-
-
-@dataclass(frozen=True)
-class Launch:
-    """What `course launch` is told.
-
-    workers, chief, ps, evaluator: the tasks. devices: replicas in each. max_restarts: how often a job that
-    failed starts again, after `backoff` seconds, doubled every time. log_dir: where each worker's output is
-    written; else it is kept only of jobs that failed. pool=False: each worker is a new Python. timeout:
-    seconds for an attempt. heartbeat: seconds without a sign of life, after which a job counts as hung.
-    grace: seconds between SIGTERM and SIGKILL. port: that of the first task, the others take the next ones;
-    None: free ones. faults: what is to go wrong on purpose, once over all attempts.
-    """
-
-    script: Path
-    arguments: tuple[str, ...] = ()
-    workers: int = 2
-    chief: bool = False
-    ps: int = 0
-    evaluator: bool = False
-    devices: int = 1
-    max_restarts: int = 0
-    backoff: float = 1.0
-    log_dir: Path | None = None
-    pool: bool = True
-    timeout: float | None = None
-    heartbeat: float = 300
-    grace: float = 30
-    port: int | None = None
-    faults: tuple[str, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """How many processes there are."""
-        return self.workers + self.chief + self.ps + self.evaluator
-
-    @property
-    def tasks(self) -> list[Task]:
-        """Every task, chief first."""
-        return self.config([f"x:{number + 1}" for number in range(self.size)]).tasks
-
-    def config(self, addresses: list[str]) -> ClusterConfig:
-        """The cluster on these addresses, one for each task."""
-        counts = {"chief": self.chief, "worker": self.workers, "ps": self.ps, "evaluator": self.evaluator}
-        left = iter(addresses)
-        return ClusterConfig(**{kind: [next(left) for _ in range(n)] for kind, n in counts.items()})
 
 
 def launch(options: Launch) -> int:
@@ -113,7 +69,7 @@ class _Job:
 
     def run(self) -> Ending:
         """How the last attempt ended."""
-        members.write_payload(self.options, self.folder)
+        tasks.write_payload(self.options, self.folder)
         limits = supervise.Restarts(self.options.max_restarts, self.options.backoff)
         try:
             attempts = supervise.keep_trying(self.attempt, limits, self.note, self.pause)
@@ -130,7 +86,7 @@ class _Job:
         try:
             hold_ports(self.options, held)
             self.warm_up()
-            processes = members.make(self.options, self.folder, number, [port.address for port in held])
+            processes = tasks.make(self.options, self.folder, number, [port.address for port in held])
             ending = Following(processes, self.console, self.signals, self.options).run()
         except ConfigError as error:  # a port that is taken may be free the next time
             return Ending("crashed", str(error), code=1)
@@ -144,7 +100,7 @@ class _Job:
     def warm_up(self) -> None:
         """Have the process ready that imports TensorFlow for all; that of an earlier attempt may be gone."""
         if self.options.pool and pool.default_method() == "fork":
-            pool.the_pool(members.log_level())
+            pool.the_pool(log_level())
 
     def note(self, attempt: supervise.Attempt) -> None:
         """Say how an attempt ended, and what comes next."""
@@ -222,18 +178,18 @@ def _check(options: Launch) -> None:
     if not options.workers + options.chief:
         raise ConfigError("A job needs a worker or a chief.", cure="Write --workers 2.")
     if not options.pool:
-        members.check_plain(options)
+        tasks.check_plain(options)
     folders.for_logs(options.log_dir)
     _check_faults(options)
 
 
 def _check_faults(options: Launch) -> None:
-    tasks = [str(task) for task in options.tasks]
+    names = [str(task) for task in options.tasks]
     for fault in faults.parse_all(",".join(options.faults)):
-        if (task := str(Task(fault.task, fault.index))) not in tasks:
+        if (task := str(Task(fault.task, fault.index))) not in names:
             raise ConfigError(
                 f"{str(fault)!r} is meant for {task}, which this job does not have.",
-                expected=f"one of {', '.join(tasks)}.",
+                expected=f"one of {', '.join(names)}.",
             )
 
 

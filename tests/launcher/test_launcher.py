@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from course_utils.cli import main
 from course_utils.cluster import folders
-from course_utils.cluster.launch import members
+from course_utils.cluster.launch import tasks
 from course_utils.cluster.launch.console import COLOURS, Console
 from course_utils.cluster.launcher import Launch, launch
 from course_utils.cluster.worker import IN_WORKER
@@ -225,7 +225,7 @@ def test_a_port_that_is_taken_is_named_with_who_has_it_and_tried_again(job):
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(options, words, monkeypatch):
-    monkeypatch.setattr(members, "GPUS", Path("nowhere"))
+    monkeypatch.setattr(tasks, "GPUS", Path("nowhere"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with pytest.raises(ConfigError, match=words):
         launch(Launch(**{"script": Path(__file__), **options}))
@@ -240,10 +240,24 @@ def test_a_worker_cannot_launch_another_job(monkeypatch):
 def test_new_pythons_share_the_gpus_where_there_are_enough(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     two = Launch(Path(__file__), workers=2, devices=2, pool=False)
-    members.check_plain(two)
-    assert [members._gpu_share(number, two) for number in (0, 1)] == ["4,5", "6,7"]
+    tasks.check_plain(two)
+    seen = [tasks.environment(two, 1, number)["CUDA_VISIBLE_DEVICES"] for number in (0, 1)]
+    assert seen == ["4,5", "6,7"]
     three = Launch(Path(__file__), workers=3, devices=2, pool=False)
-    assert members._gpu_share(0, three) == ""
+    assert tasks.environment(three, 1, 0)["CUDA_VISIBLE_DEVICES"] == "4,5,6,7"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(tasks, "GPUS", Path("nowhere"))
+    assert "CUDA_VISIBLE_DEVICES" not in tasks.environment(two, 1, 0)
+
+
+def test_each_process_has_its_share_of_threads_unless_the_caller_says_otherwise(monkeypatch):
+    job = Launch(Path(__file__), workers=2)
+    names = "TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    assert [tasks.environment(job, 3, 0)[name] for name in names] == ["3", "3"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    assert [tasks.environment(job, 3, 0)[name] for name in names] == ["3", "8"]
 
 
 # The command --------------------------------------------------------------------------------------------

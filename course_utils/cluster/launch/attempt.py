@@ -9,14 +9,13 @@ from multiprocessing import connection
 from course_utils.cluster import diagnosis, ports, supervise
 from course_utils.cluster.launch.console import Console
 from course_utils.cluster.launch.members import ABORT_DEADLINE, Member
+from course_utils.cluster.launch.options import Launch
 from course_utils.cluster.pool import END_DEADLINE
 
 TICK = 0.02  # seconds between two looks
 CAUSE_GRACE = 1.5  # seconds in which the cause of another's error can show itself
 TIMED_OUT = 124  # the exit code for what never ended by itself, as of the command `timeout`
 SIGNALLED = 128  # plus the signal: the exit code for what a signal has ended, as a shell has it
-
-
 PREEMPTED = (supervise.PREEMPTED, SIGNALLED + signal.SIGTERM)  # exit codes of who saved and left when told to
 
 
@@ -37,9 +36,9 @@ class Ending(supervise.Ending):
 class Following:
     """All processes of one attempt, from their start to their end."""
 
-    def __init__(self, members: list[Member], console: Console, signals: list[int], options):
+    def __init__(self, members: list[Member], console: Console, signals: list[int], options: Launch):
         self.members, self.console, self.signals = members, console, signals
-        self.options = options  # of the launch: timeout, heartbeat, grace
+        self.options = options
         self.began = time.monotonic()
 
     def run(self) -> Ending:
