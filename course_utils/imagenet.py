@@ -160,6 +160,25 @@ def evaluation_steps(global_batch: int, examples: int = VALIDATION) -> int:
     return -(-examples // global_batch)
 
 
+def distributed(
+    strategy: tf.distribute.Strategy, global_batch: int, size: int = SIZE, seed: int = 0
+) -> tuple[tf.distribute.DistributedDataset, tf.distribute.DistributedDataset, int]:
+    """(training batches, evaluation batches, how many of these are one evaluation), shared out to replicas.
+
+    `global_batch` is what all replicas take together; it must be a multiple of their number.
+    """
+
+    def spread(make, **how):
+        def on_worker(context):
+            each = context.get_per_replica_batch_size(global_batch)
+            return make(each, size=size, context=context, **how)
+
+        return strategy.distribute_datasets_from_function(on_worker)
+
+    examples = _stand_in or VALIDATION
+    return spread(train_data, seed=seed), spread(evaluation_data), evaluation_steps(global_batch, examples)
+
+
 def random_crop(jpeg: tf.Tensor, size: int, seeds: tf.Tensor) -> tf.Tensor:
     """A random part of a JPEG file as uint8 (size, size, 3): 8 to 100 % of its area, at most 4:3 or 3:4.
 
@@ -203,14 +222,17 @@ def stand_in(examples: int = 8) -> Iterator[None]:
     """
     global _stand_in
     import tensorflow_datasets as tfds
+    from absl import logging
 
-    before = _stand_in
+    before, loudness = _stand_in, logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)  # TFDS warns of what it does not find, and of its own functions
     with tfds.testing.mock_data(num_examples=examples):
         _stand_in = examples
         try:
             yield
         finally:
             _stand_in = before
+            logging.set_verbosity(loudness)
 
 
 def _encoded(split, context, shuffle_seed=None) -> tuple[tf.data.Dataset, int]:
