@@ -72,7 +72,7 @@ def _job(options: Launch, folder: Path, config: ClusterConfig, number: int, prog
 
 
 def environment(options: Launch, threads: int, number: int) -> dict[str, str]:
-    """The variables of process `number`: the caller's, its share of the machine."""
+    """The variables of process `number`: the caller's, and its share of the machine."""
     share = {"TF_NUM_INTRAOP_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
     ours = {"PYTHONFAULTHANDLER": "1"}  # an aborted process writes where it stood
     if options.faults:
