@@ -98,7 +98,8 @@ def test_a_stopped_worker_alone_does_not_hold_up_the_run():
         if jobs.me() == name:
             jobs.stop_myself()
 
-    _, stopped = cluster(timeout=600).outcomes(stop, "worker 1")
+    _, stopped = cluster(timeout=60).outcomes(stop, "worker 1")
+    assert stopped.seconds < 60
     assert stopped.status == "stopped" and "stopped by SIGSTOP" in stopped.error.seen
 
 

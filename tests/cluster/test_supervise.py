@@ -101,6 +101,7 @@ def test_of_a_hang_in_the_function_itself_it_is_known_who_and_where(tmp_path):
     job.run(hang_once, tmp_path)
     ending = job.attempts[0].ending
     assert (ending.how, ending.culprit) == ("hung", "worker 1")
+    assert "No worker has finished a step for 1 s" in ending.reason
     assert "worker 1 is in hang_once" in ending.reason and "worker 0 waits in add_up" in ending.reason
 
 
