@@ -215,10 +215,10 @@ my_guess = {"worker 0": None, "worker 1": None, "worker 2": None}
 
 # %%
 two_files = write_shards("two files", [12, 12])
-three = cu.LocalCluster(workers=3, output="quiet", timeout=6)
+impatient = cu.LocalCluster(workers=3, output="quiet", timeout=10)
 job = {"FILE": ("FILE", lambda: numbers(two_files))}
 said = []
-for outcome in three.outcomes(distribute, job, batch=6):  # how it ends on each
+for outcome in impatient.outcomes(distribute, job, batch=6):  # how it ends on each
     error = outcome.error.original if outcome.status == "raised" else None
     reason = error.message.partition("}} ")[2].splitlines()[0] if error else ""
     said.append(f"{type(error).__name__}: {reason}" if error else "still waits")
@@ -238,6 +238,7 @@ JOBS = {
     "FILE, four files": ("FILE", lambda: numbers(four)),
     "DATA, two files": ("DATA", lambda: numbers(two_files)),
 }
+three = cu.LocalCluster(workers=3, output="quiet")
 uneven = by_job(three.run(distribute, JOBS, batch=6))
 cu.plots.show(
     cu.plots.record_grid(uneven, 24),
@@ -296,7 +297,7 @@ def train(files, batch, choose_steps):
 
 
 try:
-    in_lines = cu.LocalCluster(workers=3, timeout=30)
+    in_lines = cu.LocalCluster(workers=3)
     in_lines.run(train, four, 2, lambda strategy, my_steps: my_steps)
     hangs = None
 except cu.errors.ClusterError as error:
