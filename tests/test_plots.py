@@ -74,6 +74,12 @@ def pictures():
         "what each does": plots.what_each_does(
             {"one missing": ["waits"], "good": ["trains", "raises KeyError: x"]}
         ),
+        "step phases": plots.step_phases(
+            [
+                [("wait for data", 0, 0.01), ("compute", 0.01, 0.05), ("all-reduce", 0.05, 0.06)],
+                [("compute", 0, 0.02), ("wait for others", 0.02, 0.05), ("all-reduce", 0.05, 0.06)],
+            ]
+        ),
         "epoch times": plots.epoch_times({"new iterator": [(1.0, 2.0)], "one iterator": [(1.0, 0.0)]}),
     }
 
@@ -101,11 +107,15 @@ def test_every_picture_is_a_notebook_wide_png(drawn):
     ("name", "wanted"),
     [
         ("timeline", ["seconds since the run began", "worker 1", "→ connected"]),
+        ("step phases", ["time (ms)", "worker 1", "wait for data", "wait for others", "all-reduce", "60"]),
         ("learning curves", ["epoch", "mean cross-entropy (nats)", "right answers (%)", "train", "test"]),
         ("curves over reference", ["step", "loss", "one device"]),
         ("differences", ["step", "weight difference", "tolerance 1e-5", "0 (equal)"]),
         ("heat map", ["error", "a", "2", "3.0e+00"]),
         ("bytes", ["workers", "sent by the busiest rank (MB)", "law for ring"]),
+        ("bars side by side", ["MB a step", "float32", "1.6", "0.8"]),
+        ("losses by cost", ["step", "loss", "MB", "The same cost", "b"]),
+        ("waiting", ["worker 1", "ms a step", "by speed", "waiting for the other, and all-reduce"]),
         ("epoch times", ["seconds", "one iterator, epoch 1", "waiting at the end"]),
         ("one step", ["gradient (loss per unit of weight)", "replica", "weight", "-3", "-4", "0.4"]),
         ("bytes per replica", ["on the first replica (MB)", "1 replica", "2 replicas", "weights", "4.0"]),
@@ -324,3 +334,12 @@ def test_steps_that_the_next_attempt_repeats_are_hatched_and_the_culprit_is_mark
     assert lost == [(pytest.approx(3 - 2 * 3 / 8), pytest.approx(2 * 3 / 8))] * 2  # 3 of 8 steps, in 2 s
     (cross,) = [line for line in axis.lines if line.get_marker() == "X"]
     assert (cross.get_xdata()[0], cross.get_ydata()[0]) == (3.0, 1)
+
+
+def test_what_a_worker_does_for_itself_has_its_colour_and_the_rest_has_none():
+    for worker in range(8):
+        own = plots.worker_colour(worker)
+        assert plots.phase_colour("compute", worker) == own
+        assert plots.phase_colour("wait for data", worker) not in (own, plots.FAINT)
+    for phase in ("wait for others", "all-reduce"):
+        assert len({plots.phase_colour(phase, worker) for worker in range(8)}) == 1
