@@ -96,9 +96,12 @@ class TwoLevels:
 
     def _between_workers(self, strategy, flat):
         mine = strategy.experimental_local_results(flat)
+        total, workers = tf.add_n(mine), strategy.num_replicas_in_sync // len(mine)
+        if workers == 1:
+            return total
         return tf.raw_ops.CollectiveReduceV2(
-            input=tf.add_n(mine),
-            group_size=strategy.num_replicas_in_sync // len(mine),
+            input=total,
+            group_size=workers,
             group_key=self._group,
             instance_key=next(self._instances),
             ordering_token=[],

@@ -18,6 +18,7 @@ WAYS = {
     "all numbers": lambda: compression.TopK(1.0),
     "two levels": compression.TwoLevels,
 }
+devices.simulate(2)  # before any test starts TensorFlow: pytest imports all modules first
 ON_FOUR = ["float32", "float16", "top 1 %", "two levels"]  # of these also with two replicas a worker
 SHAPES = [(300, 100), (100,), (100, 7)]
 SIZE = sum(int(np.prod(shape)) for shape in SHAPES)
@@ -247,3 +248,46 @@ def test_two_workers_with_momentum_are_one_model_and_equal_two_replicas():
     wanted, _ = trained(devices.mirrored(2), OPTIMIZERS["momentum"], by_keras)
     for weight in LocalCluster(2, output="quiet", timeout=60).run(first_steps, compression.Cast):
         np.testing.assert_allclose(weight, wanted[0], rtol=1e-6)
+
+
+def test_on_one_worker_two_levels_need_no_network():
+    def in_two_levels(optimizer, gradient, weight):
+        compression.apply_sums(optimizer, compression.TwoLevels()([gradient]), [weight])
+
+    wanted, _ = trained(devices.mirrored(2), OPTIMIZERS["sgd"], by_keras)
+    found, _ = trained(devices.mirrored(2), OPTIMIZERS["sgd"], in_two_levels)
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-6)
+
+
+# Comparing ways ---------------------------------------------------------------------------------------
+
+
+def test_compared_trainers_take_turns_and_the_step_that_traces_does_not_count(monkeypatch):
+    turns, clock, sent = [], iter(range(1000)), iter(range(0, 10**9, 1000))
+    monkeypatch.setattr(compression.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(compression.wire, "bytes_sent", lambda: next(sent))
+    trainers = {name: lambda name=name: turns.append(name) or len(turns) for name in "ab"}
+    costs = compression.compare(devices.mirrored(2), trainers, steps=2)
+    assert turns == ["a", "b"] * 3
+    assert costs["a"].losses == [1, 3, 5] and costs["b"].losses == [2, 4, 6]
+    assert costs["a"].seconds == 1.0 and costs["a"].megabytes == 0.001
+
+
+def count_what_a_trainer_sends():
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    numbers, one = tf.ones([SIZE]), tf.ones([1])
+
+    def trainer(array):
+        step = tf.function(lambda: strategy.run(lambda: compression.Cast()([array])[0][0]))
+        return lambda: strategy.experimental_local_results(step())[0]
+
+    return compression.compare(strategy, {"many": trainer(numbers), "one": trainer(one)}, steps=3)
+
+
+def test_each_trainers_bytes_are_counted_apart():
+    for costs in LocalCluster(2, output="quiet", timeout=60).run(count_what_a_trainer_sends):
+        assert costs["many"].losses == [2.0] * 4
+        assert np.isnan(costs["many"].megabytes) or costs["many"].megabytes * 1e6 == pytest.approx(
+            4 * SIZE, rel=0.03, abs=1500
+        )
+        assert np.isnan(costs["one"].megabytes) or costs["one"].megabytes * 1e6 < 3000

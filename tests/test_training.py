@@ -183,6 +183,18 @@ def test_a_pass_of_training_data_holds_every_example_once(train):
     np.testing.assert_array_equal(again, ids[:20])
 
 
+def test_batches_come_in_order_cut_over_the_replicas_and_never_end(train):
+    strategy, few = devices.mirrored(2), tuple(array[:6] for array in train)
+    batches = training.batches(strategy, few, 4)
+    seen = []
+    for _ in range(4):
+        _, labels = next(batches)
+        seen.append([part.numpy().tolist() for part in strategy.experimental_local_results(labels)])
+    expected = few[1].tolist()
+    assert seen[0] == [expected[:2], expected[2:4]] and seen[1] == [expected[4:5], expected[5:6]]
+    assert seen[2:] == seen[:2]
+
+
 def test_steps_see_every_example():
     for n, batch, steps in ((60000, 128, 469), (100, 50, 2), (101, 50, 3), (1, 64, 1)):
         assert training.steps_for((None, np.zeros(n)), batch) == steps

@@ -143,7 +143,8 @@ def _bytes_in_words(sent, gradients, budget):
     whole = gradients.shape[2] * 4
     if most == whole and all(_fits_16_bits(message) for message in sent):
         return ROUNDED
-    return WHOLE if most == whole else f"{most / budget:.3g} times the budget"
+    kinds = " and ".join(sorted({part.dtype.name for message in sent for part in message}))
+    return WHOLE if most == whole else f"{most / budget:.3g} times the budget, as {kinds}"
 
 
 def _fits_16_bits(message):
@@ -350,10 +351,27 @@ COMPRESS = Exercise(
             try_this="Look at `message.nbytes` before you send it.",
         ),
         Mistake(
+            "64 bits a number",
+            _bent(choose=lambda wanted, gradient, budget: _top(wanted, budget).astype(np.int64)),
+            variants=[
+                _bent(change=lambda values: values.astype(np.float64)),
+                _bent(
+                    change=lambda values: values.astype(np.float64),
+                    choose=lambda wanted, gradient, budget: _top(wanted, budget).astype(np.int64),
+                ),
+            ],
+            recognises=lambda cases, seen, expected: all("64" in one.get(BYTES, "") for one in seen),
+            went_wrong=lambda case, seen, expected: (
+                f"A message takes {seen[BYTES]}. NumPy makes places int64, and new arrays float64: 8 bytes "
+                "where 4 are enough."
+            ),
+            try_this="`places.astype(np.int32)`, and values in float32 like the gradient's.",
+        ),
+        Mistake(
             "16 bits a number are not few enough",
             half_the_bytes,
             variants=[half_the_bytes_kept],
-            recognises=_bytes_are("5 times the budget"),
+            recognises=_bytes_are("5 times the budget, as float16"),
             went_wrong="Sixteen bits halve the bytes, and the budget is a tenth. Fewer bits a number cannot "
             "get there; fewer *numbers* can.",
             try_this="Send only the largest, each with its place.",
@@ -370,16 +388,9 @@ COMPRESS = Exercise(
         Mistake(
             "values without room for their places",
             _bent(choose=lambda wanted, gradient, budget: _top(wanted, budget, per_number=4)),
-            recognises=_bytes_are("2 times the budget"),
+            recognises=_bytes_are("2 times the budget, as float32 and int32"),
             went_wrong="The values alone fill the budget, and their places come on top: twice the bytes.",
             try_this="A value and its place are 8 bytes: `budget // 8` numbers.",
-        ),
-        Mistake(
-            "places in 64 bits",
-            _bent(choose=lambda wanted, gradient, budget: _top(wanted, budget).astype(np.int64)),
-            recognises=_bytes_are("1.5 times the budget"),
-            went_wrong="NumPy counts places in int64, 8 bytes each, so a number with its place takes 12.",
-            try_this="`places.astype(np.int32)`",
         ),
         Mistake(
             "no error feedback",
