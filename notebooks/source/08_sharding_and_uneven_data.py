@@ -368,8 +368,8 @@ def consume(jobs, files, folder):
             cu.data_service.meet(folder, f"{job} has begun")  # a fair start
             if me == 1:
                 time.sleep(0.1)  # the slow one
-            if me == 0 and job == "restart" and 2 in found[job][-1][1]:
-                cu.data_service.restart_once(folder, ps=2)  # in the middle of its work
+            if me == 0 and job == "restart" and len(found[job]) == 1:
+                cu.data_service.restart_once(folder, int(servers[0]))  # amid its work
     return found
 
 
