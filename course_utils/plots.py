@@ -783,9 +783,7 @@ def accuracy_by_examples_and_updates(
     """
     figure, axes = _figure(columns=2, sharey=True, height=3.8)
     batches = sorted({batch for runs in curves.values() for batch in runs})
-    colours = {
-        batch: SERIES[(0, 1, 3, 2)[i % 4]] for i, batch in enumerate(batches)
-    }  # grey last
+    colours = {batch: SERIES[(0, 1, 3, 2)[i % 4]] for i, batch in enumerate(batches)}  # grey last
     for line, (schedule, runs) in zip(LINES, curves.items(), strict=False):
         for batch, values in runs.items():
             seen = examples * np.arange(1, len(values) + 1)
@@ -896,6 +894,63 @@ def grouped_bars(
     axis.margins(y=0.12)
     figure.legend(loc="outside lower center", ncols=len(names))
     return figure
+
+
+def against_workers(
+    counts: Sequence[int],
+    lines: Mapping[str, Sequence[float]],
+    ylabel: str,
+    *,
+    ideal: Sequence[float] | None = None,
+    log: bool = False,
+    title: str = "",
+) -> Figure:
+    """A line for each way against the number of workers (log axis with `log`); `ideal` is a grey line."""
+    figure, axis = _figure()
+    if ideal is not None:
+        axis.plot(counts, ideal, color=FAINT, lw=6, solid_capstyle="round", label="ideal")
+    for i, (name, values) in enumerate(lines.items()):
+        axis.plot(counts, values, LINES[i % 4], marker="o", ms=4, color=series_colour(i), label=name)
+    axis.set(xlabel="workers", ylabel=ylabel, title=title)
+    axis.set_ylim(bottom=0)
+    _workers_axis(axis, counts, log)
+    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def two_against_workers(counts: Sequence[int], panels: Mapping[str, Sequence[float]]) -> Figure:
+    """A panel for each quantity against the number of workers (log axis), from 0 up."""
+    figure, axes = _figure(columns=len(panels))
+    for axis, (quantity, values) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+        axis.plot(counts, values, marker="o", ms=4, color=SERIES[0])
+        axis.set(xlabel="workers", title=quantity)
+        axis.set_ylim(bottom=0)
+        _workers_axis(axis, counts, log=True)
+    return figure
+
+
+def ranges(entries: Mapping[str, tuple[float, float, float]], xlabel: str, title: str = "") -> Figure:
+    """A bar for what was predicted, a point for what was reported: `entries[name] = point, low, high`."""
+    figure, axis = _figure(height=1.5 + 0.45 * len(entries))
+    for row, (point, low, high) in enumerate(entries.values()):
+        axis.barh(row, high - low, left=low, height=0.5, color=FAINT, label="predicted" if not row else None)
+        axis.plot(point, row, "D", ms=8, color=SERIES[1], ls="none", label="reported" if not row else None)
+    axis.set_yticks(range(len(entries)), list(entries))
+    axis.tick_params(axis="y", length=0)
+    axis.set(xlabel=xlabel, xlim=(0, 1.02 * max(high for _, _, high in entries.values())), title=title)
+    axis.invert_yaxis()
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+def _workers_axis(axis, counts, log: bool) -> None:
+    if log:
+        axis.set_xscale("log", base=2)
+        shown = counts if len(counts) <= 8 else counts[::2]
+        axis.set_xticks(list(shown), [f"{n:,}" for n in shown])
+        axis.xaxis.set_minor_locator(NullLocator())
+    else:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def predictions(

@@ -444,4 +444,4 @@ assert after >= {"laptop": 0.75, "full": 0.91}[profile]
 # %% [markdown]
 # > **Take away.** Distributed training is the same training, up to rounding, and twenty steps of SGD in float64 prove it. Reduce shares by sum, reset metrics by epoch, keep one iterator, save the last epoch, and let a restore prove itself.
 #
-# Next: [07 · How do processes find each other?](07_tf_config.ipynb)
+# Next: [06 · A bigger batch: the same learning rate?](06_fit_and_the_global_batch.ipynb)
