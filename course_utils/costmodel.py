@@ -96,6 +96,10 @@ class Job:
         if self.overlap > 1:
             raise ConfigError(f"Job(overlap={self.overlap}) cannot be.", expected="a part, from 0 to 1.")
 
+    def varying(self, spread: float) -> "Job":
+        """The same job on workers whose times vary by `spread` from step to step."""
+        return replace(self, spread=spread)
+
     def work(self, batch: float) -> float:
         """Seconds one worker needs for a step of its own `batch` examples, by itself."""
         return max(self.fixed + self.per_example * batch, self.input_per_example * batch)

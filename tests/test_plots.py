@@ -65,6 +65,9 @@ def pictures():
             {"4\nsaved": {"job/ckpt-4": 0, "temp/ckpt-4": 1}, "12\nsaved": {"job/ckpt-12": 0}}
         ),
         "attempts": plots.attempts(tried(), "Two attempts"),
+        "against workers": plots.against_workers([1, 2, 4], {"a": [1, 1.8, 3]}, "speed-up", ideal=[1, 2, 4]),
+        "two against workers": plots.two_against_workers([8, 64], {"hours": [9, 2], "bill": [72, 128]}),
+        "ranges": plots.ranges({"ResNet-50": (0.9, 0.85, 1.0), "VGG-16": (0.7, 0.5, 1.0)}, "efficiency"),
         "time lost": plots.time_lost(lambda seconds: 1 / seconds, {2.0: 0.5, 20.0: 0.05}, {"best": 9.0}),
         "waiting": plots.waiting({"equal shares": [(10, 20), (30, 0)], "by speed": [(15, 0), (15, 0)]}),
         "one step": plots.one_step([-1.0, -3.0], [-4.0, -4.0], [0.4, 0.4]),

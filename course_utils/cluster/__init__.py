@@ -1,5 +1,6 @@
 """Real clusters on this machine, from a notebook cell; and the TF_CONFIG texts that describe any cluster."""
 
+from course_utils.cluster import slurm
 from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs
 from course_utils.cluster.errors import ClusterTimeout, WorkerDied, WorkerError
 from course_utils.cluster.links import Link
@@ -24,5 +25,6 @@ __all__ = [
     "check_tf_configs",
     "free_addresses",
     "report",
+    "slurm",
     "warm_up",
 ]
