@@ -15,7 +15,7 @@ import math
 import time
 
 from course_utils.cluster.output import Quiet, _in_notebook
-from course_utils.timing import Step, median, phases
+from course_utils.timing import PHASES, Step, median, phases
 
 RECENT = 20  # steps of which the table shows medians
 SHOWN = 12  # steps in the timeline
@@ -127,12 +127,11 @@ def _milliseconds(steps: list[Step], part: str) -> str:
     return "–" if None in values else f"{1000 * median(values):.1f} ms"
 
 
-LEFT, RIGHT, HEIGHT, TOP = 90, 890, 30, 8
+LEFT, RIGHT, HEIGHT, TOP = 90, 870, 30, 8
+GREY = 7  # of the palette: no worker in particular, for the legend
 
 
 def _svg(names: list[str], spans: list[list[tuple[str, float, float]]]) -> str:
-    from course_utils.plots import phase_colour
-
     last = max((end for row in spans for *_, end in row), default=0.0) or 1.0
     shapes, bottom = [], TOP + HEIGHT * len(names)
     for number, (name, row) in enumerate(zip(names, spans, strict=True)):
@@ -140,14 +139,33 @@ def _svg(names: list[str], spans: list[list[tuple[str, float, float]]]) -> str:
         shapes.append(f'<text x="{LEFT - 8}" y="{top + 18}" text-anchor="end">{html.escape(name)}</text>')
         for phase, start, end in row:
             left, width = LEFT + (RIGHT - LEFT) * start / last, (RIGHT - LEFT) * (end - start) / last
-            colour = phase_colour(phase, number)
             size = f'x="{left:.2f}" y="{top + 3}" width="{width:.2f}" height="{HEIGHT - 8}"'
-            shapes.append(f'<rect {size} fill="{colour}"/>')
+            shapes.append(f'<rect {size} fill="{_fill(phase, number)}"/>')
     shapes += _axis(last, bottom) + _legend(bottom + 34)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 {bottom + 52}" '
         f'font-family="sans-serif" font-size="13" fill="#222222">'
+        f"<defs>{''.join(map(_hatch, [*range(len(names)), GREY]))}</defs>"
         f'<rect width="900" height="{bottom + 52}" fill="white"/>{"".join(shapes)}</svg>'
+    )
+
+
+def _fill(phase: str, number: int) -> str:
+    """How a phase of a worker is filled: as in `plots.step_phases`, hatched while it waits for its data."""
+    from course_utils.plots import phase_colour
+
+    return f"url(#hatch{number})" if phase == "wait for data" else phase_colour(phase, number)
+
+
+def _hatch(number: int) -> str:
+    """The pattern of worker `number`: lines in its colour on a pale ground."""
+    from course_utils.plots import phase_colour
+
+    ground, line = phase_colour("wait for data", number), phase_colour("compute", number)
+    return (
+        f'<pattern id="hatch{number}" width="6" height="6" patternUnits="userSpaceOnUse" '
+        f'patternTransform="rotate(45)"><rect width="6" height="6" fill="{ground}"/>'
+        f'<rect width="1.5" height="6" fill="{line}"/></pattern>'
     )
 
 
@@ -165,17 +183,9 @@ def _axis(last: float, bottom: float) -> list[str]:
 
 
 def _legend(top: float) -> list[str]:
-    from course_utils.plots import phase_colour
-    from course_utils.timing import PHASES
-
     shapes = []
     for place, phase in enumerate(PHASES):
-        x, colour = (
-            LEFT + 190 * place,
-            phase_colour(phase, 7),
-        )  # the grey of the palette: no worker in particular
-        shapes.append(
-            f'<rect x="{x}" y="{top - 10}" width="14" height="12" fill="{colour}" stroke="#8C8C8C"/>'
-        )
+        x, box = LEFT + 190 * place, f'width="14" height="12" fill="{_fill(phase, GREY)}" stroke="#8C8C8C"'
+        shapes.append(f'<rect x="{x}" y="{top - 10}" {box}/>')
         shapes.append(f'<text x="{x + 20}" y="{top}">{phase}</text>')
     return shapes

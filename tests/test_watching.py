@@ -54,7 +54,16 @@ def test_the_timeline_has_a_box_for_each_phase_of_each_step_in_proportion(live):
     assert len(boxes) == 2 * 2 * 4
     widths = [float(width) for _, width in boxes]
     assert widths[1] * 3 == pytest.approx(widths[9] * 2, rel=1e-2)  # compute: 20 ms and 30 ms
-    assert max(float(x) + float(width) for x, width in boxes) == pytest.approx(890, abs=0.1)
+    assert max(float(x) + float(width) for x, width in boxes) == pytest.approx(870, abs=0.1)
+
+
+def test_waiting_for_data_and_waiting_for_others_look_different(live):
+    live.report(0, values(0))
+    live.report(1, values(0, compute=0.03, exchange=0.01))
+    svg = live.svg()
+    for number, fill in ((0, "url(#hatch0)"), (1, "url(#hatch1)"), (0, "#D9D9D9")):
+        assert f'fill="{fill}"' in svg, number
+    assert svg.count('<pattern id="hatch1"') == 1 and svg.count('fill="url(#hatch7)"') == 1  # the legend
 
 
 def test_reports_of_another_kind_pass(live):
