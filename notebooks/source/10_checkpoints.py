@@ -162,9 +162,9 @@ def chief_saves(strategy, folder, with_metric):
 
 short = cu.LocalCluster(workers=2, output="quiet", timeout=5)
 alone = {}
-for name, with_metric in {"weights and optimizer": False, "and a metric": True}.items():
+for name, on in {"weights and optimizer": cluster, "and a metric": short}.items():
     try:
-        written = short.run(on_worker, chief_saves, place / "alone", with_metric)[0]
+        written = on.run(on_worker, chief_saves, place / "alone", on is short)[0]
         alone[name] = f"written: {Path(written).name}"
     except cu.errors.ClusterError as error:
         alone[name] = error.seen
