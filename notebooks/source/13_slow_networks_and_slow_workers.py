@@ -8,11 +8,11 @@
 # *45 minutes · builds on lessons 03 (all-reduce), 04 (loss scaling) and 09 (workers)*
 
 # %%
+import time
+
 import course_utils as cu
 
 cu.cluster.warm_up(wait=False)  # the workers-to-be import TensorFlow meanwhile
-import time
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -140,11 +140,8 @@ def measure(ways, steps):
 # The model has 407,050 weights. Guess before you run the cell: how many times faster is a step with top-k 1 % than with float32, over a line of 100 Mbit/s? And over the loopback?
 
 # %%
-Cast, TopK, TwoLevels = (
-    cu.compression.Cast,
-    cu.compression.TopK,
-    cu.compression.TwoLevels,
-)
+from course_utils.compression import Cast, TopK, TwoLevels
+
 ways = {
     "float32": {"way": Cast("float32")},
     "float16": {"way": Cast("float16")},
@@ -204,7 +201,7 @@ cu.plots.show(
 # %% [markdown]
 # ## Does it still learn?
 #
-# Left against the steps, right against what these steps have sent. The 16-bit curves cannot be told from float32. Top-k starts more slowly, since what it keeps comes late, and then joins them. **The forgetful one stays behind**: many of its weights never move. For the same bytes, top-k takes about fifty steps where float32 takes one.
+# Left against the steps, right against what these steps have sent. The 16-bit curves cannot be told from float32. Top-k starts more slowly, since what it keeps comes late, and then joins them. **The forgetful one stays behind**: what it did not send is lost. For the same bytes, top-k takes about fifty steps where float32 takes one.
 #
 # ## What is *not* compression
 #
@@ -220,7 +217,7 @@ for name, cost in (fast | policies).items():
     print(f"{name:18} {cost.megabytes / fast['float32'].megabytes:5.2f} of the bytes")
 
 # %% [markdown]
-# Neither. Under a mixed policy the *weights* stay float32, and so do their gradients: **mixed precision makes computing faster, and sends exactly as much**. And (b) sends the gradients in 16 bits and then, in `apply`, once more in float32. It also adds up what was added up already, so its steps are twice as large as asked for.
+# Neither. Under a mixed policy the *weights* stay float32, and so do their gradients: **mixed precision is about computing, and sends exactly as much**. And (b) sends the gradients in 16 bits and then, in `apply`, once more in float32. It also adds up what was added up already, so its steps are twice as large as asked for.
 #
 # ## First inside, then between
 #
@@ -291,9 +288,7 @@ def reduces_in(step):
 far = cu.LocalCluster(workers=2, output="quiet", link=cu.cluster.Link(delay="5ms"))
 packs = far.run(in_packs, [0, 40_000, 4_000])[0]
 for limit, (reduces, seconds) in packs.items():
-    print(
-        f"bytes_per_pack={limit:6}: {reduces:2} all-reduces, {1000 * seconds:4.0f} ms"
-    )
+    print(f"{limit:6} bytes: {reduces:2} all-reduces, {1000 * seconds:4.0f} ms")
 
 # %% [markdown]
 # The bytes are the same. What grows is how often one waits for the delay. 0, the default, packs all into one; smaller packs are for models so large that sending the first gradients can begin while the last are still being computed.
@@ -355,10 +350,8 @@ def train_in_shares(shares, weigh, steps=10):
     seconds = []
     for first in range(sum(shares[:me]), steps * BATCH, BATCH):
         mine = slice(first, first + shares[me])
-        batch, start = (
-            [tf.constant(a[mine]) for a in (images, labels)],
-            time.perf_counter(),
-        )
+        batch = tf.constant(images[mine]), tf.constant(labels[mine])
+        start = time.perf_counter()
         with cu.balance.at_speed(shares[me], SPEEDS[me]):
             gradients = compute(*batch)
         computed = time.perf_counter()
@@ -497,9 +490,7 @@ whole = fast["float32"].megabytes
 known = not np.isnan(whole)  # where the system counts at all
 promised = zip(fast | policies, (1, 0.5, 0.5, 0.02, 0.02, 1, 1.5), strict=True)
 for way, share in promised:
-    assert not known or abs((fast | policies)[way].megabytes / whole - share) < 0.02, (
-        way
-    )
+    assert not known or abs((fast | policies)[way].megabytes / whole - share) < 0.02
 for way in ways:  # a slow line changes seconds, not bytes
     assert not known or abs(slow[way].megabytes / fast[way].megabytes - 1) < 0.05
 for worker in counted:
