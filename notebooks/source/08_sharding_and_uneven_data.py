@@ -127,7 +127,7 @@ cost  # for each worker: records read, records kept
 # %% [markdown]
 # **Under DATA each worker reads and decodes everything and throws away what is not its own.** With a hundred workers, each reads a hundred times what it keeps. That is why large data sets come in many files.
 #
-# ## First shuffle, then shard
+# ## First shuffle, then shard?
 #
 # Data has to be shuffled. Each worker shuffles for itself, from a seed of its own unless you give one. With `.shuffle(24)` before the batch: does each record still come exactly once? Think before you run.
 
