@@ -211,9 +211,9 @@ def fit(logs):
 
 
 # %%
-logs = tempfile.TemporaryDirectory()
+logs = Path(".course", "tensorboard")  # beside this notebook
 pair = cu.LocalCluster(workers=2, output=cu.watching.Live())
-in_fit = cu.tensorboard.run_profiled(pair, fit, logs.name)
+in_fit = cu.tensorboard.run_profiled(pair, fit, logs)
 
 for number, steps in enumerate(in_fit):
     usual = cu.timing.median([step.seconds for step in steps[1:]])
@@ -236,7 +236,7 @@ def milliseconds(steps, part):
     return 1000 * cu.timing.median([step[part] for step in steps])
 
 
-board = cu.tensorboard.TensorBoard(logs.name)
+board = cu.tensorboard.TensorBoard(logs)
 board.wait_for("worker-0/train", "worker-1/train")
 scalars, profiles = board.scalars(), sorted(board.profiles())
 for run in sorted(scalars):
@@ -449,7 +449,6 @@ assert "worker 1 has finished" in left_behind
 (epochs_0, means_0, weights_0), (epochs_1, means_1, weights_1) = together
 assert epochs_0 == epochs_1 < 12 and means_0 == means_1
 assert distance(weights_0, weights_1) == 0
-logs.cleanup()
 
 # %% [markdown]
 # > **Take away.** All workers are as fast as the slowest, so look inside the step: the straggler is the one who does not wait. Measure on each worker what is its own, leave out what was traced, and read nothing alone that is a meeting. And stop, like everything else, together.
