@@ -69,3 +69,48 @@ def test_mixed_bfloat16_keeps_weights_and_logits_in_float32(images):
     logits = model(images)
     assert logits.dtype == np.float32
     np.testing.assert_allclose(logits, models.small_cnn(seed=0)(images), atol=0.02)
+
+
+def test_resnet50_is_version_1_5_with_as_many_weights_as_elsewhere():
+    model = models.resnet50()
+    trained = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
+    assert trained == 25_557_032  # as torchvision counts its ResNet-50
+    halving = [layer for layer in model.layers[5:] if getattr(layer, "strides", None) == (2, 2)]
+    sizes = [layer.kernel_size for layer in halving if isinstance(layer, keras.layers.Conv2D)]
+    assert (
+        sorted(sizes) == [(1, 1)] * 3 + [(3, 3)] * 3
+    )  # projections, and the 3 × 3 of a block, not its 1 × 1
+    assert model.output_shape == (None, 1000) and model.layers[-1].activation is keras.activations.linear
+
+
+def test_a_block_of_resnet50_starts_as_the_identity():
+    gammas = [w.numpy() for w in models.resnet50().trainable_variables if w.name == "gamma"]
+    assert sum(not gamma.any() for gamma in gammas) == 3 + 4 + 6 + 3
+
+
+def test_a_residual_network_projects_only_where_shapes_change(images):
+    model = models.resnet_small(seed=0)
+    assert model.count_params() == 20_146 and model(images).shape == (4, 10)
+    kernels = [tuple(w.shape) for w in model.weights if len(w.shape) == 4]
+    assert [shape for shape in kernels if shape[:2] == (1, 1)] == [(1, 1, 8, 16), (1, 1, 16, 32)]
+    assert models.resnet_small(image=(32, 32, 3), classes=7).output_shape == (None, 7)
+
+
+def test_residual_networks_start_from_their_seed():
+    first, again, other = (models.resnet_small(seed=seed).get_weights() for seed in (3, 3, 4))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not np.array_equal(first[0], other[0])
+
+
+def test_every_normalisation_is_synchronised_if_asked_for():
+    def flags(model):
+        return {
+            layer.synchronized for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)
+        }
+
+    assert flags(models.resnet_small()) == {True}
+    inner = models.resnet_small(synchronized=False)
+    assert flags(inner) == {False}
+    outer = models.synchronise_batch_norm(keras.Sequential([keras.Input(models.IMAGE), inner]))
+    assert flags(inner) == {True} and flags(keras.models.clone_model(inner)) == {True}
+    assert outer.layers[0] is inner
