@@ -19,6 +19,7 @@ CURVES = [
     WarmupCosine(0.3, 7, 31, start=0.07, end=0.013),
     WarmupCosine(1.7, 0, 9, end=0.1),
     WarmupCosine(0.01, 1, 2),
+    WarmupCosine(0.21, 4, 12, end=0.016),  # 0.016 + (0.21 - 0.016) is not 0.21
 ]
 every_curve = pytest.mark.parametrize("schedule", CURVES, ids=repr)
 

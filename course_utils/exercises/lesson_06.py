@@ -894,6 +894,7 @@ KEEP_THE_BEST = Exercise(
     points=3,
     length="about 12 lines",
     signature="keep_the_best(model, train_epoch, validate, epochs, patience)",
+    slow=True,
     hints=[
         "What must you remember from one epoch to the next? The lowest loss so far, the weights that had it, "
         "and how many epochs have passed since.",
