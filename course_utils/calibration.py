@@ -43,7 +43,7 @@ class Calibration:
         return Job(per_example, fixed, gradient_bytes(HIDDEN), **options)
 
     def step(self, workers: int, batch: int, link=None) -> costmodel.Step:
-        """The predicted step of `workers` workers here, `batch` examples each, over `link` or the loopback."""
+        """The predicted step of `workers` workers here, with `batch` examples each, over this link."""
         shared = min(workers, max(2, self.cores))  # two were measured side by side; more share the cores
         return costmodel.step(self.job(workers), workers, batch, self.network(link), cores=shared)
 
