@@ -1,5 +1,7 @@
 """The recipe: its numbers, its loss by hand, and equality between one device, replicas and workers."""
 
+from dataclasses import replace
+
 import keras
 import numpy as np
 import pytest
@@ -143,13 +145,13 @@ def test_the_imagenet_job_runs_on_two_workers_that_stay_one_model():
     assert [result[2:] for result in results] == [(7, 2)] * 2  # reading a count adds up both workers'
 
 
-def top1_of(make):
+def top1_of(make, step=recipe.train_step):
     """Top-1 on 1,000 test images after 96 steps on one device."""
     its = recipe.Recipe(examples=3072, global_batch=64, epochs=2, warmup_epochs=0.5, base_rate=1.6)
     strategy = devices.mirrored(1)
     with strategy.scope():
         model, optimizer = make(), its.optimizer()
-    job = recipe.Training(strategy, model, optimizer, its, *clothes(strategy, its))
+    job = recipe.Training(strategy, model, optimizer, its, *clothes(strategy, its), step=step)
     job.steps(its.steps)
     return job.evaluate()[1]
 
@@ -178,3 +180,12 @@ def test_the_small_network_learns():
 @pytest.mark.parametrize("broken", [softmax_twice, averages_that_lag])
 def test_a_broken_one_does_not_reach_the_floor(broken):
     assert top1_of(broken) < FLOOR
+
+
+def divided_by_four_more(model, optimizer, its):
+    return recipe.train_step(model, optimizer, replace(its, global_batch=4 * its.global_batch))
+
+
+def test_a_floor_does_not_find_a_gradient_that_is_four_times_too_small():
+    """Which is why the lesson compares weights as well."""
+    assert top1_of(right, divided_by_four_more) > FLOOR

@@ -130,7 +130,7 @@ stepped = {"ResNet-50": one_step(lambda size: cu.models.resnet50())}
 print("{:,} weights · loss {:.2f} · {:.1f} s".format(*stepped["ResNet-50"]))
 
 # %% [markdown]
-# A thousand classes and no idea: the loss should be near ln 1000 = 6.9. A first loss far from that is worth a look before you spend days. With `replicas=2` it is the same step on two replicas; it takes twice as long here.
+# A thousand classes and no idea: the loss should be near ln 1000 = 6.9. A first loss far from that is worth a look before you spend days. (`replicas=2` takes the same step on two.)
 #
 # ## Exercise 12.2 · Another architecture
 #
@@ -286,9 +286,9 @@ cu.plots.show(
 # %% [markdown]
 # The three take the same steps, and end above the floor. (Not in the same pixel: rounding grows, lesson 05.) The broken one trains without complaint, and stays below.
 #
-# But a floor finds only gross mistakes. A gradient that is four times too small passes it: the schedule forgives a lot. **Equality finds that, at step 1.** Use both.
+# But a floor finds only gross mistakes. Divide the loss by four too much, and the network still gets there. **Equality finds that, at step 1.** Use both.
 #
-# *(`sync_batch_norm_trace` above: tracing synchronised layers on several replicas takes TensorFlow time that grows with the square of their number, for a search that finds nothing. The course leaves it out.)*
+# *(`sync_batch_norm_trace` above: when it traces synchronised layers on several replicas, TensorFlow searches the graphs of all of them at each all-reduce, and finds nothing. The course leaves the search out.)*
 
 # %% [markdown]
 # ## What each replica sees
@@ -321,7 +321,7 @@ cu.plots.show(
 )
 
 # %% [markdown]
-# Left, four replicas normalise by four different means: four slightly different networks, and no longer the training of one device. With 64 photographs of 224 × 224 a replica the means are close, and many leave it at that: synchronising costs three small all-reduces a layer. With a few pictures a replica they are not.
+# Left, four replicas normalise by four different means: four slightly different networks, and no longer the training of one device. The more pictures a replica has, the closer the means come, and with 64 photographs a replica many leave it at that: synchronising costs three small all-reduces a layer. With a few pictures it is worth them.
 #
 # ## Looking without touching
 #
