@@ -6,6 +6,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from kubeflow.training import models as kubeflow
+from pods import INDEX, environment_of, pod_of
 
 from course_utils.cluster import deploy
 from course_utils.cluster.config import check_tf_configs
@@ -19,30 +20,6 @@ PLAN = deploy.Plan(
 
 def documents(flavour, plan=PLAN):
     return list(yaml.safe_load_all(deploy.kubernetes(plan, flavour)))
-
-
-def pod_of(document):
-    spec = document["spec"]
-    if document["kind"] == "JobSet":
-        spec = spec["replicatedJobs"][0]["template"]["spec"]
-    if document["kind"] == "TFJob":
-        spec = spec["tfReplicaSpecs"]["Worker"]
-    return spec["template"]["spec"]
-
-
-def as_the_kubelet_does(container, annotations):
-    """The container's environment: $(NAME) stands for a variable that comes before."""
-    environment = {}
-    for entry in container["env"]:
-        if "valueFrom" in entry:
-            path = entry["valueFrom"]["fieldRef"]["fieldPath"]
-            environment[entry["name"]] = annotations[path.partition("'")[2].rstrip("']")]
-        else:
-            value = entry["value"]
-            for name, known in environment.items():
-                value = value.replace(f"$({name})", known)
-            environment[entry["name"]] = value
-    return environment
 
 
 def test_job_and_service_are_what_kubernetes_publishes():
@@ -62,8 +39,7 @@ def test_a_misspelt_field_would_be_noticed():
 def test_every_pod_of_the_job_gets_a_tf_config_that_fits_the_others():
     for flavour in ("job", "jobset"):
         container = pod_of(documents(flavour)[-1])["containers"][0]
-        key = "batch.kubernetes.io/job-completion-index"
-        texts = [as_the_kubelet_does(container, {key: str(index)})["TF_CONFIG"] for index in range(4)]
+        texts = [environment_of(container, {INDEX: str(index)})["TF_CONFIG"] for index in range(4)]
         check_tf_configs(texts)
         assert [json.loads(text)["task"]["index"] for text in texts] == [0, 1, 2, 3]
 
