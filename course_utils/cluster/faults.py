@@ -4,7 +4,7 @@ A training loop calls `step(k)` once a step, `fit` takes `callback()`. Where nob
 all they do: a few microseconds. The plan is a text in the environment, `COURSE_FAULTS`, such as
 "kill worker:1@step:40". `LocalCluster(faults=…)` and `course launch --fail …` set it for their workers.
 
-What a step leaves behind lies in two places that outlive a killed process: the file in COURSE_PROGRESS holds
+What a step leaves behind lies in two places that outlive a killed process: the file in COURSE_STEPS holds
 the last step and its moment, and in the folder COURSE_FAULTS_FIRED lies a file for each fault that fired, so
 that none fires again in the next attempt.
 """
@@ -26,7 +26,7 @@ from pathlib import Path
 from course_utils.cluster.config import Task, task_of
 from course_utils.errors import ConfigError, CourseError
 
-PLAN, FIRED, PROGRESS = "COURSE_FAULTS", "COURSE_FAULTS_FIRED", "COURSE_PROGRESS"
+PLAN, FIRED, PROGRESS = "COURSE_FAULTS", "COURSE_FAULTS_FIRED", "COURSE_STEPS"
 
 _EXAMPLE = "kill worker:1@step:40"
 _FORM = re.compile(
@@ -151,7 +151,7 @@ class Progress:
 
     @classmethod
     def read(cls, file: str | os.PathLike) -> "Progress | None":
-        """What the COURSE_PROGRESS file of a process says; None if the process has said nothing."""
+        """What the COURSE_STEPS file of a process says; None if the process has said nothing."""
         with contextlib.suppress(OSError, struct.error):
             step, at, first, left = _RECORD.unpack(Path(file).read_bytes())
             return cls(step, at, first, left) if at else None

@@ -170,7 +170,7 @@ def test_fit_counts_the_steps_of_all_epochs_and_goes_on_counting_where_it_resume
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     x = np.ones((8, 1), "float32")
-    plan("exception worker:1@step:6", COURSE_FAULTS_FIRED=tmp_path, COURSE_PROGRESS=tmp_path / "progress")
+    plan("exception worker:1@step:6", COURSE_FAULTS_FIRED=tmp_path, COURSE_STEPS=tmp_path / "progress")
     with pytest.raises(InjectedFault):
         model.fit(x, x, batch_size=2, epochs=2, verbose=0, callbacks=[faults.callback()])
     assert Progress.read(tmp_path / "progress").step == 6
