@@ -56,7 +56,7 @@ batch = course(
     *("deploy", "slurm", "--workers", "4", "--per-node", "2", "--gpus", "1"),
     *("--time", "2h", "train.py", "--", "--steps=400", "--checkpoints=/shared/run1"),
 )
-print(batch)
+print(*batch.splitlines()[1:], sep="\n")  # all but the line that names the shell
 
 # %% [markdown]
 # Three lines are worth a look. `--signal=TERM@120`: every worker is told two minutes before the end, and writes a checkpoint (lesson 10). `--requeue` and the loop: the job goes on after a failure or a preemption (lesson 11). And `TF_CONFIG=$(…)`, made on each task from what `srun` tells it. Here is that, for the four tasks of such a job:
