@@ -38,6 +38,15 @@ def _seconds(_context, _option, value):
     return value
 
 
+def _number(_context, _option, value):
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter("a finite number is needed.")
+    return value
+
+
+_POSITIVE = click.FloatRange(0, min_open=True)
+
+
 @click.group(cls=_Course, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="distributed-tensorflow-course", prog_name="course")
 def main():
@@ -166,13 +175,25 @@ def calibrate(file):
 @click.option("--network", default="10Gbit", show_default=True, help="Between the machines, each way.")
 @click.option("--latency", default="20us", show_default=True, help="Of a message.")
 @click.option("--batch", type=click.IntRange(1), default=64, show_default=True, help="Examples a worker.")
-@click.option("--gradients", type=float, help="Megabytes of gradients; else those of the calibrated network.")
+@click.option(
+    "--gradients",
+    type=_POSITIVE,
+    callback=_number,
+    help="Megabytes of gradients; else those of the calibrated network.",
+)
 @click.option("--per-example", help='Time an example, such as "3.75ms"; else that of this machine.')
 @click.option(
     "--spread", type=float, default=0.05, show_default=True, help="How much step times vary (0 to 1)."
 )
 @click.option("--between-failures", default="2160h", show_default=True, help="Of one worker, on average.")
-@click.option("--hours", type=float, default=24, show_default=True, help="Of work, for the cost of failures.")
+@click.option(
+    "--hours",
+    type=_POSITIVE,
+    callback=_number,
+    default=24,
+    show_default=True,
+    help="Of work, for the cost of failures.",
+)
 def predict(file, **options):
     """Say what a step and a job would take on up to WORKERS machines, and why."""
     from course_utils import forecast

@@ -419,5 +419,6 @@ def _whole(what: str, **values) -> None:
 
 def _check(what: str, values: dict, allowed, expected: str) -> None:
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not allowed(value):
+        number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or not allowed(value):
             raise ConfigError(f"{what}({name}={value!r}) cannot be.", expected=f"{expected}.")

@@ -111,3 +111,28 @@ def test_a_forecast_can_be_made_for_another_machine_without_a_calibration(tmp_pa
     told = CliRunner().invoke(main, [*arguments, "--workers", "64", "--file", tmp_path / "none.json"])
     assert told.exit_code == 0, told.output
     assert "120 ms" in told.output and "102.0 MB" in told.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--hours", "nan"], "finite number"),
+        (["--hours", "0"], "not in the range"),
+        (["--gradients", "-3"], "not in the range"),
+        (["--network", "0Gbit"], "no bandwidth"),
+        (["--spread", "-1"], "spread=-1.0"),
+        (["--per-example", "0ms"], "per_example=0.0"),
+        (["--between-failures", "1s"], "never ends"),
+        (["--workers", "0"], "not in the range"),
+    ],
+)
+def test_what_cannot_be_forecast_is_refused_in_a_sentence(arguments, words):
+    told = CliRunner().invoke(main, ["predict", "--per-example", "3ms", *arguments])
+    assert told.exit_code != 0 and words in told.output
+    assert told.exception is None or isinstance(told.exception, SystemExit)
+
+
+def test_a_hundred_thousand_workers_are_forecast_in_seconds():
+    arguments = ["--per-example", "3ms", "--workers", "100000", "--hours", "1e9"]
+    told = CliRunner().invoke(main, ["predict", *arguments])
+    assert told.exit_code == 0 and "100000" in told.output
