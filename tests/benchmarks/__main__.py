@@ -1,9 +1,9 @@
-"""`python -m tests.benchmarks [cluster_start] [training_loop]`: run the benchmarks named, or all of them."""
+"""`python -m tests.benchmarks [cluster_start] [training_loop] [prediction]`: run the benchmarks named, or all of them."""
 
 import importlib
 import sys
 
-BENCHMARKS = ("cluster_start", "training_loop")
+BENCHMARKS = ("cluster_start", "training_loop", "prediction")
 
 
 def main(names: list[str]) -> None:
