@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks [cluster_start] [training_loop] [prediction]`: run the benchmarks named, or all of them."""
+"""`python -m tests.benchmarks [NAME]...`: run the benchmarks named, or all of them."""
 
 import importlib
 import sys

@@ -1,7 +1,7 @@
-"""Does the cost model predict this machine's steps? `python -m tests.benchmarks prediction`, some two minutes.
+"""Does the cost model predict this machine's steps? `python -m tests.benchmarks prediction`: two minutes.
 
-Calibrates (alone, two workers), then trains on 1 to 4 workers over the loopback and over 100 Mbit/s, five times
-each in turn, and prints predicted over measured. Nothing of what is predicted enters the calibration.
+Calibrates (alone, two workers), then trains on 1 to 4 workers over the loopback and over 100 Mbit/s, five
+times each in turn, and prints predicted over measured. Nothing of what is predicted enters the calibration.
 """
 
 import statistics
