@@ -69,7 +69,16 @@ def doctor(as_json):
         raise SystemExit(1)
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def _script(command):
+    """SCRIPT and its ARGUMENTS: what stands after SCRIPT is the script's own, as for Python and torchrun."""
+    command = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)(command)
+    return click.argument("script")(command)
+
+
+_BEFORE_SCRIPT = {"allow_interspersed_args": False}
+
+
+@main.command(context_settings=_BEFORE_SCRIPT)
 @click.option("--workers", type=click.IntRange(0), default=2, show_default=True)
 @click.option("--chief", is_flag=True, help="A task of its own that leads; it trains too.")
 @click.option("--ps", type=click.IntRange(0), default=0, help="Parameter servers.")
@@ -105,48 +114,89 @@ def doctor(as_json):
 )
 @click.option("--port", type=click.IntRange(1, 65535), help="Of the first task; the others take the next.")
 @click.option("--fail", "faults", multiple=True, metavar="FAULT", help="Such as worker:1@step:40.")
-@click.argument("script", type=click.Path(path_type=Path, dir_okay=False))
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@_script
 def launch(script, arguments, no_pool, **options):
-    """Run SCRIPT with ARGUMENTS on every worker of a job on this machine, each with its TF_CONFIG."""
+    """Run SCRIPT with ARGUMENTS on every worker of a job on this machine, each with its TF_CONFIG.
+
+    What stands after SCRIPT is the script's own, with or without -- in between.
+    """
     from course_utils.cluster import launcher
 
-    arguments = arguments[1:] if arguments[:1] == ("--",) else arguments
-    raise SystemExit(launcher.launch(launcher.Launch(script, arguments, pool=not no_pool, **options)))
+    arguments = _of_the_script(script, arguments)
+    raise SystemExit(launcher.launch(launcher.Launch(Path(script), arguments, pool=not no_pool, **options)))
 
 
-@main.command(context_settings={"ignore_unknown_options": True})
-@click.argument("target", type=click.Choice(["slurm", "kubernetes"]))
-@click.argument("script")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--workers", type=int, default=2, show_default=True, help="Processes.")
-@click.option("--gpus", type=int, default=0, show_default=True, help="For each worker.")
-@click.option("--time", default="1h", show_default=True, help="The time limit.")
-@click.option("--cpus", type=int, default=4, show_default=True, help="For each worker.")
-@click.option("--memory", default="16Gi", show_default=True, help="For each worker (Kubernetes).")
-@click.option("--max-restarts", type=int, default=3, show_default=True)
-@click.option("--name", help="The job's name; else it is made from the script's.")
-@click.option("--per-node", type=int, default=1, show_default=True, help="Workers on a machine (Slurm).")
-@click.option("--partition", help="Slurm's; else its default one.")
-@click.option("--image", help="The container image that holds the script (Kubernetes).")
-@click.option("--claim", default="training", show_default=True, help="Shared storage (Kubernetes).")
-@click.option(
-    "--with", "flavour", type=click.Choice(["job", "jobset", "tfjob"]), default="job", show_default=True
+def _of_the_script(script, arguments):
+    """The arguments without a -- in front; where one reads like an option of ours, say whose it is."""
+    if arguments[:1] == ("--",):
+        return arguments[1:]
+    ours = {name for option in click.get_current_context().command.params for name in option.opts}
+    for word in [word for word in arguments if word.partition("=")[0] in ours]:
+        click.echo(f"{word} stands after {script}, and is handed to it.", err=True)
+    return arguments
+
+
+@main.group()
+def deploy():
+    """Write what a real cluster takes to run a script on every worker."""
+
+
+def _deploys(*more):
+    """A command of `deploy`, with the options of all and its own."""
+    options = [
+        click.option("--workers", type=int, default=2, show_default=True, help="Processes."),
+        click.option("--gpus", type=int, default=0, show_default=True, help="For each worker."),
+        click.option("--cpus", type=int, default=4, show_default=True, help="For each worker."),
+        click.option("--time", default="1h", show_default=True, help="The time limit."),
+        click.option("--max-restarts", type=int, default=3, show_default=True),
+        click.option("--name", help="The job's name; else it is made from the script's."),
+        *more,
+        click.option(
+            "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write it here, not to the screen."
+        ),
+        _script,
+    ]
+
+    def command(function):
+        for option in reversed(options):
+            function = option(function)
+        return deploy.command(context_settings=_BEFORE_SCRIPT)(function)
+
+    return command
+
+
+@_deploys(
+    click.option("--per-node", type=int, default=1, show_default=True, help="Workers on a machine."),
+    click.option("--partition", help="Else Slurm's default one."),
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write it here, not to the screen."
-)
-def deploy(target, script, arguments, flavour, out, **options):
-    """Write what a real cluster takes to run SCRIPT with ARGUMENTS on every worker."""
+def slurm(script, arguments, out, **options):
+    """Write a script for sbatch that runs SCRIPT with ARGUMENTS on every worker.
+
+    What stands after SCRIPT is the script's own, with or without -- in between.
+    """
     from course_utils.cluster import deploy as deployer
 
-    arguments = arguments[1:] if arguments[:1] == ("--",) else arguments
-    plan = deployer.Plan(script, arguments, **options)
-    text = deployer.slurm(plan) if target == "slurm" else deployer.kubernetes(plan, flavour)
-    if out:
-        out.write_text(text, encoding="utf-8")
-    else:
-        click.echo(text, nl=False)
+    plan = deployer.Plan(script, _of_the_script(script, arguments), **options)
+    deployer.write(deployer.slurm(plan), out)
+
+
+@_deploys(
+    click.option("--image", help="The container image that holds the script."),
+    click.option("--memory", default="16Gi", show_default=True, help="For each worker."),
+    click.option("--claim", default="training", show_default=True, help="The storage that all share."),
+    click.option(
+        "--with", "flavour", type=click.Choice(["job", "jobset", "tfjob"]), default="job", show_default=True
+    ),
+)
+def kubernetes(script, arguments, out, flavour, **options):
+    """Write manifests for kubectl that run SCRIPT with ARGUMENTS on every worker.
+
+    What stands after SCRIPT is the script's own, with or without -- in between.
+    """
+    from course_utils.cluster import deploy as deployer
+
+    plan = deployer.Plan(script, _of_the_script(script, arguments), **options)
+    deployer.write(deployer.kubernetes(plan, flavour), out)
 
 
 _CALIBRATION = click.option(

@@ -135,6 +135,23 @@ def kubernetes(plan: Plan, flavour: str = "job") -> str:
     return _YAML_HEAD[flavour] + yaml.safe_dump_all(documents, sort_keys=False, width=10_000)
 
 
+def write(text: str, file: Path | None) -> None:
+    """None; the text is in the file, or on the screen where there is none.
+
+    ConfigError, and nothing is written, where the file holds something else than an earlier text of this
+    kind: it may be the script itself, or its weights.
+    """
+    if file is None:
+        print(text, end="")
+        return
+    if file.exists() and _MARK not in file.read_bytes()[:400].decode(errors="replace"):
+        raise ConfigError(
+            f"{file} exists, and was not written by this command: it is left as it is.",
+            cure="Choose another --out, or remove that file.",
+        )
+    file.write_text(text, encoding="utf-8")
+
+
 def tf_config_template(hosts: list[str]) -> str:
     """A TF_CONFIG text in which Kubernetes puts the pod's index for $(TASK_INDEX)."""
     text = ClusterConfig(worker=[f"{host}:{PORT}" for host in hosts]).tf_config("worker", 0)
@@ -251,6 +268,8 @@ def _pod(plan: Plan, environment: list[dict]) -> dict:
         ],
     }
 
+
+_MARK = "THIS_FILE"  # in the first lines of each of our texts
 
 _SBATCH = r"""#!/usr/bin/env bash
 # Submit with: sbatch THIS_FILE. Every worker is a task, and gets its TF_CONFIG from srun's variables.
