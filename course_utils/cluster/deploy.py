@@ -23,6 +23,7 @@ PORT = 2222
 GRACE = 120  # seconds between being told to stop and being stopped: time to write a checkpoint
 SHARED = "/shared"  # where the pods find the storage that all of them see
 FLAVOURS = ("job", "jobset", "tfjob")
+_NAME = "at most 40 small letters, digits and -, a letter first: pods and their service are called after it."
 
 
 @dataclass(frozen=True)
@@ -66,17 +67,29 @@ class Plan:
             )
         if self.workers % self.per_node:
             raise ConfigError(f"{self.workers} workers cannot be put {self.per_node} on each machine.")
-        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?", self.job):
-            raise ConfigError(
-                f"{self.job!r} cannot be a job's name.",
-                expected="at most 40 small letters, digits and -, for pods are called after it.",
-                cure="Give one with --name.",
-            )
+        if not self.script:
+            raise ConfigError("There is no script without a name.", cure="Give the path of a .py file.")
+        self._check_words()
+
+    def _check_words(self) -> None:
+        """ConfigError for what would stand as it is in a line of a script or manifest, and cannot."""
+        for what, value, form, expected in (
+            ("name", self.job, r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", _NAME),
+            ("partition", self.partition, r"[\w.-]+(,[\w.-]+)*", "names of partitions, such as gpu,big."),
+            ("memory", self.memory, r"0*[1-9]\d*([KMGTP]i|[kMGTP])", "a number and its unit, such as 16Gi."),
+            ("claim", self.claim, r"[a-z0-9]([-.a-z0-9]{0,250}[a-z0-9])?", "small letters, digits, - and ."),
+            ("image", self.image, r"\w[\w./:@-]*", "such as registry.example/train:1."),
+        ):
+            if value is not None and not re.fullmatch(form, value, re.ASCII):
+                raise ConfigError(f"--{what} {value!r} cannot be.", expected=expected)
 
     @property
     def job(self) -> str:
         """The job's name."""
-        return self.name or re.sub(r"[^a-z0-9]+", "-", Path(self.script).stem.lower()).strip("-") or "job"
+        if self.name is not None:
+            return self.name
+        stem = re.sub(r"[^a-z0-9]+", "-", Path(self.script).stem.lower()).strip("-")
+        return stem if stem[:1].isalpha() else f"job-{stem}".strip("-")
 
     @property
     def seconds(self) -> int:
@@ -249,7 +262,8 @@ def _pod(plan: Plan, environment: list[dict]) -> dict:
     container = {
         "name": "worker",
         "image": plan.image,
-        "command": ["python", "-u", plan.script, *plan.arguments],
+        # $$ is Kubernetes' way to write $, which would begin the name of a variable.
+        "command": [word.replace("$", "$$") for word in ("python", "-u", plan.script, *plan.arguments)],
         "env": environment,
         "ports": [{"name": "grpc", "containerPort": PORT}],
         "resources": {"requests": resources, "limits": dict(resources)},

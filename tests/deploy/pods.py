@@ -4,6 +4,7 @@ A pod gets the manifest's command, environment and mounts, and nothing else but 
 file system (this machine's, in which the mounts are put), a PATH and a working directory.
 """
 
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -31,8 +32,15 @@ def environment_of(container: dict, annotations: dict[str, str]) -> dict[str, st
             path = entry["valueFrom"]["fieldRef"]["fieldPath"]
             environment[entry["name"]] = annotations[path.partition("'")[2].rstrip("']")]
         else:
-            environment[entry["name"]] = _expanded(entry["value"], environment)
+            environment[entry["name"]] = expanded(entry["value"], environment)
     return environment
+
+
+def expanded(text: str, environment: dict[str, str]) -> str:
+    """What a kubelet makes of a text: $(NAME) is the variable's value where there is one, $$ is $."""
+    return re.sub(
+        r"\$(?:\$|\((\w+)\))", lambda found: environment.get(found[1], found[0]) if found[1] else "$", text
+    )
 
 
 def names_of(job: dict) -> list[str]:
@@ -46,7 +54,7 @@ def start(machines: Machines, job: dict, index: int, image: dict, storage: Path,
     pod = pod_of(job)
     (container,) = pod["containers"]
     environment = environment_of(container, {INDEX: str(index)})
-    command = [_expanded(word, environment) for word in container["command"]]
+    command = [expanded(word, environment) for word in container["command"]]
     settings = [f"{name}={value}" for name, value in ({"PATH": image["PATH"]} | environment).items()]
     root = storage / f"root-{index}"
     root.mkdir()
@@ -59,12 +67,6 @@ def start(machines: Machines, job: dict, index: int, image: dict, storage: Path,
         text=True,
         **options,
     )
-
-
-def _expanded(text: str, environment: dict[str, str]) -> str:
-    for name, value in environment.items():
-        text = text.replace(f"$({name})", value)
-    return text
 
 
 def _root_file_system(root: Path) -> str:

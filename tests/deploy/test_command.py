@@ -44,6 +44,13 @@ def test_an_option_that_does_not_exist_is_refused_and_not_taken_for_the_script(t
     assert result.exit_code == 2 and "No such option '--worker'" in result.stderr and not result.stdout
 
 
+@pytest.mark.parametrize(
+    "words", ["slurm --memory 1Gi", "slurm --image i", "slurm --with job", "kubernetes --partition p"]
+)
+def test_options_of_the_other_target_are_refused(words):
+    assert "No such option" in deploy(f"{words} train.py").stderr
+
+
 @TARGETS
 def test_a_file_that_is_no_deployment_is_not_written_over(target, tmp_path):
     for name, content in (("train.py", b"import tensorflow\n"), ("weights.npz", b"PK\x03\x04\xff\xfe")):

@@ -6,7 +6,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from kubeflow.training import models as kubeflow
-from pods import INDEX, environment_of, pod_of
+from pods import INDEX, environment_of, expanded, pod_of
 
 from course_utils.cluster import deploy
 from course_utils.cluster.config import check_tf_configs
@@ -97,6 +97,15 @@ def test_all_workers_start_together_see_one_storage_and_have_time_to_save():
         assert container["command"] == ["python", "-u", "train.py", "--steps", "400"]
     job = documents("job")[-1]["spec"]
     assert job["parallelism"] == job["completions"] == 4
+
+
+def test_the_script_gets_its_arguments_as_they_are_also_those_with_a_dollar():
+    arguments = ("$(TASK_INDEX)", "$$x", "$HOME", "$$(a)")
+    plan = deploy.Plan("train.py", arguments, image="registry.example/train:1")
+    for flavour in deploy.FLAVOURS:
+        (container,) = pod_of(documents(flavour, plan)[-1])["containers"]
+        started = [expanded(word, {"TASK_INDEX": "1"}) for word in container["command"]]
+        assert started == ["python", "-u", "train.py", *arguments]
 
 
 def test_a_pod_needs_an_image():

@@ -133,9 +133,30 @@ def test_the_script_asks_for_what_was_planned():
         ({"workers": 3, "per_node": 2}, "3 workers cannot be put 2"),
         ({"time": "3min"}, "leaves no time"),
         ({"time": "soon"}, "no time"),
-        ({"name": "Not_A_Name"}, "cannot be a job's name"),
+        ({"name": "Not_A_Name"}, "--name 'Not_A_Name' cannot be"),
+        ({"name": "9"}, "--name '9' cannot be.*a letter first"),
+        ({"name": ""}, "--name '' cannot be"),
+        ({"script": ""}, "no script without a name"),
+        ({"partition": "gpu\nrm -rf x"}, "--partition .* cannot be"),
+        ({"partition": "a b"}, "--partition 'a b' cannot be"),
+        ({"memory": "lots"}, "--memory 'lots' cannot be"),
+        ({"memory": "0Gi"}, "--memory '0Gi' cannot be"),
+        ({"claim": "x y: {"}, "--claim 'x y: {' cannot be"),
+        ({"image": "me/train :1"}, "--image 'me/train :1' cannot be"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(options, words):
     with pytest.raises(ConfigError, match=words):
-        deploy.Plan("train.py", **options)
+        deploy.Plan(**{"script": "train.py", **options})
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [("my_Train.py", "my-train"), ("1_train.py", "job-1-train"), ("_.py", "job"), ("9.py", "job-9")],
+)
+def test_a_job_is_called_after_its_script_as_far_as_a_service_can_be(script, name):
+    assert deploy.Plan(script).job == name
+
+
+def test_usual_words_are_taken():
+    deploy.Plan("a.py", partition="gpu,big-1", memory="500Mi", claim="a-b.c", image="h:5/a/b_c:v1@sha256:0f")
