@@ -35,8 +35,10 @@ $(READY): requirements.lock pyproject.toml
 run: $(READY)
 	@$(BIN)/course run
 
+# Two files of tests at a time: many of them wait, for heartbeats and for hangs to be noticed. One: make JOBS=0 test
+JOBS ?= 2
 test: $(READY)
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 lab: $(READY)
 	@$(BIN)/course lab
