@@ -11,7 +11,6 @@ that none fires again in the next attempt.
 
 import atexit
 import contextlib
-import dataclasses
 import mmap
 import os
 import re
@@ -73,6 +72,8 @@ class Fault:
             raise _unreadable(f"{text!r} does not say which {task}.")
         if match["code"] and kind != "exit":
             raise _unreadable(f"{text!r}: only an exit has a code.")
+        if int(match["code"] or 0) > 255:
+            raise _unreadable(f"{text!r}: a process cannot end with a code above 255.")
         index, delay = int(match["index"] or 0), float(match["delay"] or 0)
         if delay and kind == "exception":
             raise _unreadable(f"{text!r}: an exception strikes at the step itself, not after it.")
@@ -89,13 +90,8 @@ class Fault:
         return f"{kind} {self.task}:{self.index}@step:{self.step}{delay}"
 
     def inject(self) -> None:
-        """None, if the process lives on; the fault strikes this very process, after its delay."""
-        if self.delay:
-            timer = threading.Timer(self.delay, dataclasses.replace(self, delay=0.0).inject)
-            timer.daemon = True
-            timer.start()
-        else:
-            KINDS[self.kind](self)
+        """None, if the process lives on; the fault strikes this very process, at once."""
+        KINDS[self.kind](self)
 
 
 def parse_all(text: str) -> list[Fault]:
@@ -165,6 +161,11 @@ def fired(folder: str | os.PathLike) -> dict[str, float]:
     return {text: float(at) for at, _, text in lines if text}  # one may be just being written
 
 
+def not_fired(plan: str, folder: str | os.PathLike) -> list[Fault]:
+    """The faults of a plan that have not struck, by the folder that keeps count."""
+    return [f for number, f in enumerate(parse_all(plan)) if not Path(folder, f"fault-{number}").exists()]
+
+
 _RECORD = struct.Struct("qdq?")
 _here: "_Here | None" = None
 
@@ -188,8 +189,16 @@ class _Here:
             _RECORD.pack_into(self.record, 0, done, time.monotonic(), self.first, False)
         for number, fault in [(n, fault) for n, fault in self.planned if done >= fault.step]:
             self.planned.remove((number, fault))
-            if self.claim(number, fault):
-                fault.inject()
+            if fault.delay:
+                timer = threading.Timer(fault.delay, self.strike, [number, fault])
+                timer.daemon = True
+                timer.start()
+            else:
+                self.strike(number, fault)
+
+    def strike(self, number: int, fault: Fault) -> None:
+        if self.claim(number, fault):
+            fault.inject()
 
     def leave(self) -> None:
         self.record[-1] = True

@@ -136,6 +136,8 @@ class _Job:
 
     def tell(self, ending: Ending) -> None:
         """Say what there is to say about the whole job, and where its output is."""
+        if ending.how != "stopped":
+            self.tell_of_faults()
         if ending.how == "stopped" or (ending.how == "finished" and ending.reason):
             self.say(ending)
         if ending.how == "finished":
@@ -149,6 +151,22 @@ class _Job:
             where = folders.for_logs(None) / folders.kept_name(self.folder)
             folders.keep(self.folder, where)
         self.console.say(f"The workers' output is kept in {where}.")
+
+    def tell_of_faults(self) -> None:
+        """Say which planned faults have not struck: the job was not put to that test."""
+        for fault in faults.not_fired(",".join(self.options.faults), self.folder):
+            files = self.folder.glob(f"attempt-*-{tasks.file_name(fault.name)}.progress")
+            reported = [progress.step for file in files if (progress := faults.Progress.read(file))]
+            self.console.say(f"The fault {str(fault)!r} has not struck: {_how_far(fault, reported)}")
+
+
+def _how_far(fault: faults.Fault, reported: list[int]) -> str:
+    """Why a fault has not struck, given the last step of its task in each attempt."""
+    if not reported:
+        return f"{fault.name} has reported no step. The script has to call faults.step(k) after each."
+    if max(reported) >= fault.step:
+        return f"{fault.name} has ended before {fault.delay:g} s had passed after step {fault.step}."
+    return f"the last step that {fault.name} has reported is {max(reported)}."
 
 
 @contextmanager
@@ -177,6 +195,12 @@ def _check(options: Launch) -> None:
         raise ConfigError(f"There is no script {str(options.script)!r}.", cure="Give the path of a .py file.")
     if not options.workers + options.chief:
         raise ConfigError("A job needs a worker or a chief.", cure="Write --workers 2.")
+    if options.port and (last := options.port + options.size - 1) > 65535:
+        raise ConfigError(
+            f"There is no port {last} for {options.tasks[-1]}: ports end at 65535.",
+            cause=f"the {options.size} tasks of the job take the ports from {options.port} on.",
+            cure="Choose a lower --port.",
+        )
     if not options.pool:
         tasks.check_plain(options)
     folders.for_logs(options.log_dir)
@@ -197,8 +221,6 @@ def hold_ports(options: Launch, held: list[ports.HeldPort]) -> None:
     """Fill `held` with a port for each task; ConfigError when one that was asked for is taken."""
     for number, task in enumerate(options.tasks):
         wanted = options.port + number if options.port else 0
-        if wanted > 65535:
-            raise ConfigError(f"There is no port {wanted} for {task}.", cure="Choose a lower --port.")
         if wanted and ports.holder(wanted):
             raise ports.taken(wanted, str(task))
         held.append(ports.HeldPort(wanted))

@@ -56,6 +56,7 @@ def test_a_fault_is_read_and_written_the_same(text, fault):
         ("kill boss:1@step:4", "no task of the type 'boss'"),
         ("kill worker@step:4", "does not say which worker"),
         ("kill=3 worker:1@step:4", "only an exit has a code"),
+        ("exit=256 worker:1@step:4", "cannot end with a code above 255"),
         ("exception worker:1@step:4+1s", "strikes at the step itself"),
     ],
 )
@@ -161,6 +162,15 @@ def test_a_delayed_fault_strikes_whatever_happens_then(tmp_path):
     )
     assert run(program, "kill worker:0@step:1+0.3s", tmp_path) == -signal.SIGKILL
     assert (tmp_path / "out").read_text() == "went on\n"
+
+
+def test_a_delayed_fault_counts_as_fired_when_it_strikes(plan, tmp_path):
+    text = "stop worker:1@step:1+500s, exception worker:1@step:2"
+    plan(text, COURSE_FAULTS_FIRED=tmp_path)
+    with pytest.raises(InjectedFault):
+        faults.step(2)
+    assert list(faults.fired(tmp_path)) == ["exception worker:1@step:2"]
+    assert [str(fault) for fault in faults.not_fired(text, tmp_path)] == ["stop worker:1@step:1+500s"]
 
 
 def test_fit_counts_the_steps_of_all_epochs_and_goes_on_counting_where_it_resumed(plan, tmp_path):

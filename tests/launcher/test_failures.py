@@ -144,6 +144,45 @@ def test_a_worker_that_never_joins_is_told_with_who_waits_for_it(job):
     assert "worker 0 waits for worker 1 to join" in ended.said
 
 
+def test_one_that_ends_without_joining_is_told_at_once(job):
+    ended = job(
+        """
+        import os, sys
+        import tensorflow as tf
+        if '"index": 1' in os.environ["TF_CONFIG"]:
+            sys.exit(0)
+        tf.distribute.MultiWorkerMirroredStrategy()
+        """,
+        workers=2,
+        heartbeat=1000,
+    )
+    assert ended.code == 1
+    assert "Worker 1 ended with exit code 0 without making a strategy; worker 0 would wait" in ended.said
+
+
+def test_a_worker_with_a_strategy_of_its_own_waits_for_nobody(job):
+    ended = job(
+        """
+        import os, sys, time
+        import tensorflow as tf
+        if '"index": 1' in os.environ["TF_CONFIG"]:
+            sys.exit(0)
+        make = tf.distribute.cluster_resolver.SimpleClusterResolver
+
+        class Slow(make):
+            def cluster_spec(self):
+                time.sleep(1)
+                return super().cluster_spec()
+
+        alone = tf.train.ClusterSpec({})
+        tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=Slow(alone))
+        time.sleep(1)
+        """,
+        workers=2,
+    )
+    assert (ended.code, ended.said) == (0, "")
+
+
 def test_a_halted_worker_is_told_as_such(job):
     ended = job(
         """
@@ -200,6 +239,34 @@ def test_faults_fire_once_over_all_attempts(job):
     )
     assert ended.code == 0 and "Finished after" in ended.said
     assert 1 <= ended.said.count("Restart ") <= 3
+
+
+def test_faults_that_have_not_struck_are_told_with_how_far_it_got(job):
+    ended = job(
+        """
+        import json, os
+        from course_utils.cluster import faults
+        for step in range(1, 4):
+            if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+                faults.step(step)
+        """,
+        workers=2,
+        max_restarts=1,
+        faults=(
+            "exception worker:1@step:2",
+            "kill worker:1@step:40",
+            "kill worker:1@step:3+500s",
+            "worker:0@step:1",
+        ),
+    )
+    assert ended.code == 0 and "'exception" not in ended.said
+    told = [line for line in ended.said.splitlines() if "has not struck" in line]
+    assert [line.removeprefix("[launch] The fault ").replace(" has not struck", "") for line in told] == [
+        "'kill worker:1@step:40': the last step that worker 1 has reported is 3.",
+        "'kill worker:1@step:3+500s': worker 1 has ended before 500 s had passed after step 3.",
+        "'kill worker:0@step:1': worker 0 has reported no step. "
+        "The script has to call faults.step(k) after each.",
+    ]
 
 
 def test_a_worker_knows_its_name(job):

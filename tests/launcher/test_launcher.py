@@ -220,6 +220,8 @@ def test_a_port_that_is_taken_is_named_with_who_has_it_and_tried_again(job):
         ({"workers": 0}, "A job needs a worker or a chief."),
         ({"faults": ("kill worker:2@step:1",)}, "meant for worker 2, which this job does not have"),
         ({"faults": ("burn worker:0@step:1",)}, "no fault of the kind 'burn'"),
+        ({"faults": ("exit=256 worker:0@step:1",)}, "cannot end with a code above 255"),
+        ({"port": 65535}, "There is no port 65536 for worker 1"),
         ({"pool": False, "devices": 2}, "A new Python has one device"),
         ({"log_dir": Path(__file__) / "inside"}, "cannot be made"),
     ],
@@ -298,6 +300,23 @@ def test_arguments_after_the_script_are_the_scripts_own(words, monkeypatch):
     monkeypatch.setattr("course_utils.cluster.launcher.launch", lambda options: told.append(options) or 0)
     assert CliRunner().invoke(main, ["launch", *words.split()]).exit_code == 0
     assert told == [Launch(Path("train.py"), ("--steps", "3", "--", "x"))]
+
+
+def test_an_argument_that_reads_like_an_option_of_the_launcher_is_told(monkeypatch):
+    monkeypatch.setattr("course_utils.cluster.launcher.launch", lambda options: 0)
+    told = (
+        CliRunner().invoke(main, ["launch", "train.py", "--workers", "4", "--steps", "3", "--fail=x"]).stderr
+    )
+    assert told.splitlines() == [
+        "--workers stands after train.py, and is handed to it.",
+        "--fail=x stands after train.py, and is handed to it.",
+    ]
+    assert CliRunner().invoke(main, ["launch", "train.py", "--", "--workers", "4"]).stderr == ""
+
+
+def test_an_option_that_does_not_exist_is_not_taken_for_the_script():
+    result = CliRunner().invoke(main, ["launch", "--worker", "3", "train.py"])
+    assert result.exit_code == 2 and "No such option '--worker'" in result.output
 
 
 def test_the_command_says_in_a_sentence_what_cannot_work():

@@ -13,6 +13,7 @@ from course_utils.cluster.launch.options import Launch
 from course_utils.cluster.pool import END_DEADLINE
 
 TICK = 0.02  # seconds between two looks
+JOIN_GRACE = 1.0  # seconds that one may wait for another that has ended without joining
 CAUSE_GRACE = 1.5  # seconds in which the cause of another's error can show itself
 TIMED_OUT = 124  # the exit code for what never ended by itself, as of the command `timeout`
 SIGNALLED = 128  # plus the signal: the exit code for what a signal has ended, as a shell has it
@@ -76,7 +77,7 @@ class Following:
             return self._stop()
         if all(member.finished for member in self._needed()):
             return self._done()
-        return self._failure() or self._silence() or self._time_up()
+        return self._failure() or self._absence() or self._silence() or self._time_up()
 
     def _done(self) -> Ending:
         return Ending("finished", self._unequal(), step=self._common_step())
@@ -132,6 +133,18 @@ class Following:
         steps = [m.progress.step for m in self._together() if m.progress]
         return min(steps, default=None)
 
+    def _absence(self) -> Ending | None:
+        """One that has ended without making a strategy, while others wait for it to join."""
+        joining = [m for m in self._together() if m.joining]
+        gone = [m for m in self._together() if m.finished and "strategy" not in m.stages]
+        since = [m.ended_at for m in gone] + [m.stages["strategy"] for m in joining]
+        if not (joining and gone) or time.monotonic() - max(since) < JOIN_GRACE:
+            return None
+        seen = f"{capital(names(gone))} ended with exit code 0 without making a strategy; {names(joining)} "
+        seen += "would wait for ever."
+        cause = "a way through the script that does not lead to MultiWorkerMirroredStrategy()."
+        return Ending("crashed", seen, gone[0].name, code=1, cause=cause, step=self._common_step())
+
     # A hang -------------------------------------------------------------------------------------------
 
     def _silence(self) -> Ending | None:
@@ -150,6 +163,7 @@ class Following:
 
     def _stuck(self, seen: str, running: list[Member]) -> Ending:
         halted = [m for m in running if diagnosis.is_stopped(m)]
+        joining = [m.joining for m in running]
         self._abort(running)
         stuck = halted or _not_waiting(running)
         left = [m for m in self._together() if m.finished]
@@ -161,7 +175,7 @@ class Following:
             f"{seen}. {capital('; '.join(states))}.",
             (stuck + left + running)[0].name,
             code=TIMED_OUT,
-            cause=diagnosis.EVERYONE_MEETS if left and not stuck else "",
+            cause=diagnosis.EVERYONE_MEETS if left and not stuck and not any(joining) else "",
             stacks="\n".join(f"{m.name}\n{diagnosis.own_stack_text(m.stack)}" for m in stuck if m.stack),
             step=self._common_step(),
         )
@@ -232,6 +246,11 @@ def traceless(member: Member) -> list[str]:
 def capital(text: str) -> str:
     """The text as the beginning of a sentence."""
     return text[:1].upper() + text[1:]
+
+
+def names(members: list[Member]) -> str:
+    """ "worker 0 and worker 2"."""
+    return " and ".join(member.name for member in members)
 
 
 def at_step(member: Member) -> str:

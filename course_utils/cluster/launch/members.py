@@ -30,6 +30,7 @@ class Member:
     process: object = None
     channel: connection.Connection | None = None
     stages: dict[str, float] = field(default_factory=dict)  # what a worker of the pool reports
+    meets_all: bool = False  # whether its strategy is one with all workers of the job, none of its own
     ended_at: float | None = None
     alive_at: float = 0.0  # the last sign of life
     stack: list | None = None
@@ -55,6 +56,11 @@ class Member:
     def vanished(self) -> bool:
         """Whether it ended with exit code 0 in the middle of its script, as far as that can be known."""
         return self.process.exit_code == 0 and self.progress is not None and not self.progress.left
+
+    @property
+    def joining(self) -> bool:
+        """Whether it waits until all workers of the job have made their strategy."""
+        return self.running and self.meets_all and "connected" not in self.stages
 
     @property
     def error(self) -> traces.LastError | None:
@@ -119,6 +125,8 @@ class Member:
                 kind, *content = self.channel.recv()
                 if kind in ("stage", "strategy"):
                     self.stages[content[0] if kind == "stage" else kind] = time.monotonic()
+                if kind == "strategy":
+                    self.meets_all = content[0] == self.job.tf_config
         except (EOFError, OSError):
             self.channel.close()
             self.channel = None

@@ -29,12 +29,17 @@ def make(options: Launch, folder: Path, attempt: int, addresses: list[str]) -> l
     command = None if options.pool else [sys.executable, str(options.script), *options.arguments]
     found = []
     for number, task in enumerate(config.tasks):
-        name = str(task).replace(" ", "-")
+        name = file_name(str(task))
         job = _job(options, folder, config, number, folder / f"attempt-{attempt}-{name}.progress")
         log = output.Log(logs / f"{name}.log", log_level() != "2")
         port = int(addresses[number].rpartition(":")[2])
         found.append(Member(task, job, log, port, command))
     return found
+
+
+def file_name(task: str) -> str:
+    """How the files of "worker 1" are called: "worker-1"."""
+    return task.replace(" ", "-")
 
 
 def check_plain(options: Launch) -> None:
