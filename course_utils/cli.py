@@ -44,6 +44,17 @@ def _number(_context, _option, value):
     return value
 
 
+def _time_span(_context, _option, value):
+    from course_utils import costmodel
+
+    try:
+        if value is None or costmodel.seconds(value) > 0:
+            return value
+    except CourseError as error:
+        raise click.BadParameter(str(error)) from None
+    raise click.BadParameter(f"{value} is no time to work with: more than 0 is needed.")
+
+
 _POSITIVE = click.FloatRange(0, min_open=True)
 
 
@@ -221,21 +232,36 @@ def calibrate(file):
 
 @main.command()
 @_CALIBRATION
-@click.option("--workers", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--workers", type=click.IntRange(1, 1_000_000), default=1000, show_default=True)
 @click.option("--network", default="10Gbit", show_default=True, help="Between the machines, each way.")
-@click.option("--latency", default="20us", show_default=True, help="Of a message.")
-@click.option("--batch", type=click.IntRange(1), default=64, show_default=True, help="Examples a worker.")
+@click.option("--latency", default="20us", show_default=True, callback=_time_span, help="Of a message.")
+@click.option(
+    "--batch", type=click.IntRange(1, 1_000_000), default=64, show_default=True, help="Examples a worker."
+)
 @click.option(
     "--gradients",
     type=_POSITIVE,
     callback=_number,
     help="Megabytes of gradients; else those of the calibrated network.",
 )
-@click.option("--per-example", help='Time an example, such as "3.75ms"; else that of this machine.')
 @click.option(
-    "--spread", type=float, default=0.05, show_default=True, help="How much step times vary (0 to 1)."
+    "--per-example", callback=_time_span, help='Time an example, such as "3.75ms"; else that of this machine.'
 )
-@click.option("--between-failures", default="2160h", show_default=True, help="Of one worker, on average.")
+@click.option(
+    "--spread",
+    type=click.FloatRange(0, 1),
+    callback=_number,
+    default=0.05,
+    show_default=True,
+    help="How much step times vary: standard deviation over mean.",
+)
+@click.option(
+    "--between-failures",
+    default="2160h",
+    show_default=True,
+    callback=_time_span,
+    help="Of one worker, on average.",
+)
 @click.option(
     "--hours",
     type=_POSITIVE,

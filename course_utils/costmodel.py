@@ -306,7 +306,7 @@ def _refuse_no_progress(needed: float, mean: float) -> None:
     # exp(needed/mean) deaths are to be expected before so long a time without one
     if needed > mean * math.log(1e6):
         raise ConfigError(
-            f"This job never ends: it needs {needed:.0f} s without a death, with one every {mean:.0f} s.",
+            f"This job never ends: it needs {needed:.0f} s without a death, with one every {mean:.2g} s.",
             cure="Write checkpoints more often, or use fewer workers.",
         )
 
@@ -373,7 +373,7 @@ def published() -> list[Published]:
 
 def bits_per_second(text: str) -> float:
     """Bits a second from a text such as "25Gbit"."""
-    number = _quantity(text, {"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9})
+    number = _quantity(text, {"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}, "(?:/s|ps)?")
     if not number:
         raise ConfigError(
             f"{text!r} is no bandwidth.", expected='bits a second, such as "25Gbit" or "100Mbit".'
@@ -389,12 +389,9 @@ def seconds(text: str) -> float:
     return number
 
 
-def _quantity(text, units: dict[str, float]) -> float | None:
-    match = (
-        re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+?)(?:/s|ps)?\s*", text)
-        if isinstance(text, str)
-        else None
-    )
+def _quantity(text, units: dict[str, float], ending: str = "") -> float | None:
+    pattern = rf"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+?){ending}\s*"
+    match = re.fullmatch(pattern, text) if isinstance(text, str) else None
     unit = match and units.get(match[2].lower())
     return float(match[1]) * unit if unit else None
 

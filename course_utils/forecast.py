@@ -50,14 +50,17 @@ def print_forecast(
     job, source = _job(file, gradients, per_example, spread)
     net = Network.of(network, latency)
     failures = Failures(costmodel.seconds(between_failures), CHECKPOINT, RESTART)
+    wanted = max(1, round(hours * 3600 / costmodel.step(job, workers, batch, net).seconds))
+    steps = min(wanted, max(1, MOST_DRAWS // workers))
+    run = costmodel.simulate(job, workers, batch, net, steps=steps, failures=failures)
     console.print(
         f"Each worker a machine of its own, {source}; {batch} examples each, "
         f"{job.gradient_bytes / 1e6:.1f} MB of gradients, ring all-reduce over {network}."
     )
     console.print(_steps(job, _counts(workers), batch, net, failures))
-    steps = _steps_in(hours, job, workers, batch, net)
-    run = costmodel.simulate(job, workers, batch, net, steps=steps, failures=failures)
     worked = (run.work + run.wait + run.communication) / 3600
+    if steps < wanted:
+        console.print(f"Of the {hours:g} hours the first {worked:.3g} were simulated: that is enough work.")
     console.print(
         f"Simulated, {worked:.3g} hours of steps on {workers} workers: {run.seconds / 3600:.3g} hours, "
         f"{run.failures} failures, {run.lost / 3600:.1f} hours lost to them, "
@@ -66,11 +69,11 @@ def print_forecast(
 
 
 def _job(file: Path, gradients: float | None, per_example: str | None, spread: float) -> tuple[Job, str]:
-    if per_example:
-        bytes_ = gradients * 1e6 if gradients else float(gradient_bytes(HIDDEN))
+    if per_example is not None:
+        bytes_ = gradients * 1e6 if gradients is not None else float(gradient_bytes(HIDDEN))
         return Job(costmodel.seconds(per_example), 0.0, bytes_, spread=spread), f"{per_example} an example"
     job = replace(Calibration.load(file).job(), spread=spread)
-    if gradients:
+    if gradients is not None:
         job = replace(job, gradient_bytes=gradients * 1e6)
     return job, "as quick as this one"
 
@@ -99,11 +102,6 @@ def _steps(job: Job, counts: list[int], batch: int, net: Network, failures: Fail
         f"A checkpoint takes {CHECKPOINT:.0f} s, a restart {RESTART:.0f} s."
     )
     return grid
-
-
-def _steps_in(hours: float, job: Job, workers: int, batch: int, net: Network) -> int:
-    seconds = costmodel.step(job, workers, batch, net).seconds
-    return max(1, min(int(hours * 3600 / seconds), MOST_DRAWS // workers))
 
 
 def _time(seconds: float) -> str:

@@ -120,10 +120,16 @@ def test_a_forecast_can_be_made_for_another_machine_without_a_calibration(tmp_pa
         (["--hours", "0"], "not in the range"),
         (["--gradients", "-3"], "not in the range"),
         (["--network", "0Gbit"], "no bandwidth"),
-        (["--spread", "-1"], "spread=-1.0"),
-        (["--per-example", "0ms"], "per_example=0.0"),
+        (["--spread", "-1"], "not in the range"),
+        (["--spread", "1e300"], "not in the range"),
+        (["--per-example", "0ms"], "more than 0"),
+        (["--per-example", ""], "no time"),
+        (["--per-example", "5ms/s"], "no time"),
+        (["--latency", "0us"], "more than 0"),
         (["--between-failures", "1s"], "never ends"),
+        (["--gradients", "inf"], "finite number"),
         (["--workers", "0"], "not in the range"),
+        (["--workers", "1000000000000"], "not in the range"),
     ],
 )
 def test_what_cannot_be_forecast_is_refused_in_a_sentence(arguments, words):
@@ -136,3 +142,9 @@ def test_a_hundred_thousand_workers_are_forecast_in_seconds():
     arguments = ["--per-example", "3ms", "--workers", "100000", "--hours", "1e9"]
     told = CliRunner().invoke(main, ["predict", *arguments])
     assert told.exit_code == 0 and "100000" in told.output
+    assert "Of the 1e+09 hours the first" in told.output
+
+
+def test_the_hours_that_were_asked_for_are_simulated():
+    told = CliRunner().invoke(main, ["predict", "--per-example", "30ms", "--workers", "100"])
+    assert told.exit_code == 0 and "Simulated, 24 hours of steps on 100 workers" in told.output
