@@ -1,6 +1,7 @@
 """Real clusters on this machine, from a notebook cell; and the TF_CONFIG texts that describe any cluster."""
 
-from course_utils.cluster import slurm
+import importlib
+
 from course_utils.cluster.config import ClusterConfig, Task, check_tf_configs
 from course_utils.cluster.errors import ClusterTimeout, WorkerDied, WorkerError
 from course_utils.cluster.links import Link
@@ -28,3 +29,10 @@ __all__ = [
     "slurm",
     "warm_up",
 ]
+
+
+def __getattr__(name):
+    """`slurm` is loaded when it is used: it is a program too, and would be loaded twice."""
+    if name == "slurm":
+        return importlib.import_module("course_utils.cluster.slurm")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

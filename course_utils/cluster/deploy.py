@@ -102,7 +102,8 @@ def slurm(plan: Plan) -> str:
 
     Slurm ends a job at its time limit, and may take its nodes for another one. In both cases each worker
     gets SIGTERM first, writes a checkpoint and ends with the code 143, and the job goes back into the queue.
-    A worker that fails ends the step, and the step starts again, at most `max_restarts` times.
+    A worker that fails ends the step, and the step starts again, at most `max_restarts` times; then the job
+    fails with the code 254. A worker that cannot tell its TF_CONFIG ends the job at once, with 255.
     """
     hours, rest = divmod(plan.seconds, 3600)
     options = {
@@ -128,6 +129,7 @@ def slurm(plan: Plan) -> str:
         options="\n".join(lines),
         command=shlex.join(["python", "-u", plan.script, *plan.arguments]),
         restarts=plan.max_restarts,
+        cpus=plan.cpus,
     )
 
 
@@ -290,17 +292,28 @@ _SBATCH = r"""#!/usr/bin/env bash
 {options}
 set -uo pipefail
 
-# 143 = 128 + SIGTERM: told to stop, and a checkpoint is written. Everything else but 0 is a failure.
+# srun returns the highest code of all tasks, and ends the others by SIGTERM when one fails. A failure must
+# not look like being told to stop, so: 143 (128 + SIGTERM) = told, 254 = failed, 255 = no TF_CONFIG.
+worker='
+  trap : TERM  # the script gets it too, and says by its code what it made of it
+  TF_CONFIG=$(python -m course_utils.cluster.slurm) || {{ [ $? = 143 ] && exit 143; exit 255; }}
+  export TF_CONFIG
+  "$@"
+  code=$?
+  case $code in 0 | 143) exit $code ;; esac
+  echo "worker $SLURM_PROCID ended with code $code" >&2
+  exit 254'
+
+# --wait: the chief may still evaluate and write when the others are done, but not for ever.
+# --cpus-per-task: since Slurm 22.05 srun does not take it from the options above.
 for attempt in $(seq 0 {restarts}); do
-  srun --kill-on-bad-exit=1 --wait=60 --distribution=block bash -c '
-    TF_CONFIG=$(python -m course_utils.cluster.slurm) || exit 2
-    export TF_CONFIG
-    exec "$@"' worker {command}
+  srun --kill-on-bad-exit=1 --wait=600 --distribution=block --cpus-per-task={cpus} bash -c "$worker" worker \
+    {command}
   code=$?
   case $code in
     0) exit 0 ;;
-    2) exit 2 ;;
-    143) scontrol requeue "$SLURM_JOB_ID"; exit 0 ;;
+    143) scontrol requeue "$SLURM_JOB_ID" && exit 0 || exit 143 ;;
+    255) exit 255 ;;
   esac
   echo "attempt $attempt ended with code $code" >&2
 done

@@ -127,6 +127,57 @@ def test_the_script_asks_for_what_was_planned():
 
 
 @pytest.mark.parametrize(
+    ("codes", "requeue", "calls", "code"),
+    [
+        ("0", 0, ["srun"], 0),
+        ("254 0", 0, ["srun", "srun"], 0),
+        ("137 254 254", 0, ["srun"] * 3, 254),  # two restarts are allowed
+        ("143", 0, ["srun", "scontrol requeue 77"], 0),
+        ("254 143", 0, ["srun", "srun", "scontrol requeue 77"], 0),
+        ("143", 1, ["srun", "scontrol requeue 77"], 143),  # a job that is not requeued is not done
+        ("255", 0, ["srun"], 255),  # without a TF_CONFIG another attempt is in vain
+    ],
+)
+def test_what_the_script_does_follows_from_what_the_workers_ended_with(tmp_path, codes, requeue, calls, code):
+    (tmp_path / "codes").write_text("\n".join(codes.split()) + "\n")
+    _program(tmp_path / "srun", 'echo srun >> calls; code=$(head -n 1 codes); sed -i 1d codes; exit "$code"')
+    _program(tmp_path / "scontrol", f'echo "scontrol $*" >> calls; exit {requeue}')
+    script = deploy.slurm(deploy.Plan("train.py", max_restarts=2))
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "77"}
+    ran = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, timeout=30, capture_output=True
+    )
+    assert (ran.returncode, (tmp_path / "calls").read_text().splitlines()) == (code, calls)
+
+
+def _program(path, lines):
+    path.write_text(f"#!/usr/bin/env bash\n{lines}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("script", "config", "code"),
+    [
+        ("exit 0", "exit 0", 0),
+        ("exit 3", "exit 0", 254),
+        ("kill -9 $$", "exit 0", 254),
+        ("exit 143", "exit 0", 143),
+        ("kill $$", "exit 0", 143),
+        ("exit 0", "exit 1", 255),
+        ("exit 0", "kill $$", 143),  # told to stop before it began
+    ],
+)
+def test_a_workers_code_tells_a_failure_from_being_told_to_stop(tmp_path, script, config, code):
+    _program(tmp_path / "python", f'if [ "$1" = -m ]; then {config}; else {script}; fi')
+    # srun's own options come before "bash": run what comes from there on, as it would
+    _program(tmp_path / "srun", 'while [ "$1" != bash ]; do shift; done; "$@"; echo $? > code; exit 0')
+    script = deploy.slurm(deploy.Plan("train.py"))
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "77", "SLURM_PROCID": "0"}
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, timeout=30, capture_output=True)
+    assert int((tmp_path / "code").read_text()) == code
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"workers": 0}, "--workers 0"),
