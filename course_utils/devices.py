@@ -52,6 +52,26 @@ def mirrored(n: int) -> tf.distribute.MirroredStrategy:
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
 
 
+def places(strategy: tf.distribute.Strategy, variable) -> dict[str, tuple[bool, bool]]:
+    """{device: (holds a copy of the variable, computes)} as this process sees it, such as "worker 0, CPU:0".
+
+    `variable` is Keras' or TensorFlow's, made in the strategy's scope. A coordinator of parameter servers
+    does not know who will compute: there, only the devices that hold it are named.
+    """
+    variable = variable if isinstance(variable, tf.Variable) else variable.value  # Keras wraps it
+    copies = strategy.experimental_local_results(variable)
+    holding = {_short(copy.device) for copy in copies}
+    remote = isinstance(strategy, tf.distribute.ParameterServerStrategy)
+    computing = set() if remote else {_short(device) for device in strategy.extended.worker_devices}
+    return {name: (name in holding, name in computing) for name in sorted(holding | computing)}
+
+
+def _short(device):
+    spec = tf.DeviceSpec.from_string(device)
+    task = f"{spec.job} {spec.task}, " if spec.job not in (None, "localhost") else ""
+    return f"{task}{spec.device_type}:{spec.device_index}"
+
+
 def _checked(n) -> int:
     try:
         number = operator.index(n)

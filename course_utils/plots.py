@@ -148,7 +148,7 @@ def strips(
 def record_grid(
     panels: Mapping[str, Sequence | Mapping[str, Sequence[Sequence[int]]]],
     records: int,
-    files: Sequence[int] = (),
+    files: Sequence[int] | Mapping[str, Sequence[int]] = (),
     columns: int = 2,
 ) -> Figure:
     """Who received which record: a panel each, a row a worker, a column a record; holes and duplicates below.
@@ -156,7 +156,8 @@ def record_grid(
     `panels[title]` has for each worker its steps, and for each step a list of record numbers; a dict of such
     names the rows otherwise than "worker 0", …. In a cell stands the step in which the record came first
     (where there is room), in the last row how often it came. `files`, the number of records in each, draws
-    the borders between files. A name has one colour in all panels: the workers' in order.
+    the borders between files; a dict draws them in the panels that it names. A name has one colour in all
+    panels: the workers' in order.
     """
     panels = {title: _named_rows(rows) for title, rows in panels.items()}
     names = dict.fromkeys(name for rows in panels.values() for name in rows)
@@ -173,7 +174,8 @@ def record_grid(
         _times_received(axis, len(rows), rows.values(), records, columns)
         _cells_only(axis, records, most + 1.25, title)
         axis.set_yticks([*np.arange(len(rows)) + 0.45, len(rows) + 0.7], [*rows, "together"])
-        _borders(axis, files, records, len(rows) + 1.25)
+        sizes = files.get(title, ()) if isinstance(files, Mapping) else files
+        _borders(axis, sizes, records, len(rows) + 1.25)
     counted = {"once": FAINT, "never: a hole": INK, "twice or more": SERIES[1]}
     note = "A column is a record" + "; lines divide the files" * bool(len(files))
     note += "; a number is the step in which it came" * _roomy(records * columns) + ". Together, it came"
@@ -720,7 +722,7 @@ def attempts(tried: Sequence, title: str = "") -> Figure:
     axis.set(
         ylim=(len(names) - 0.5, -1.25), xlim=(0, None), xlabel="seconds since the job began", title=title
     )
-    entries = [("starting", _lighter(INK)), ("taking these steps", _lighter(INK, 0.7))]
+    entries = [("starting", _lighter(INK)), ("taking steps (their numbers on its left)", _lighter(INK, 0.7))]
     handles = [Patch(facecolor=colour, label=label) for label, colour in entries]
     handles.append(Patch(facecolor=_lighter(INK, 0.7), hatch="////", edgecolor="white", label="steps lost"))
     handles.append(Line2D([], [], marker="X", ls="", color=INK, ms=9, label="where it ended"))
@@ -951,6 +953,56 @@ def _workers_axis(axis, counts, log: bool) -> None:
         axis.xaxis.set_minor_locator(NullLocator())
     else:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def who_holds(
+    strategies: Mapping[str, Mapping[str, tuple[bool, bool]]], title: str = "Who holds the variables?"
+) -> Figure:
+    """A row a strategy, a box a device, coloured by whether it holds variables and whether it computes.
+
+    `strategies[name][device] = (holds variables, computes)`.
+    """
+    most = max(map(len, strategies.values()))
+    figure, axis = _figure(height=1.2 + 0.5 * len(strategies))
+    for (row, devices), column in itertools.product(enumerate(strategies.values()), range(most)):
+        if column < len(devices):
+            device, (holds, computes) = list(devices.items())[column]
+            _held(axis, column, row, device, holds, computes)
+    axis.set(xlim=(0, most), ylim=(len(strategies), 0), title=title, xticks=[])
+    axis.set_yticks(np.arange(len(strategies)) + 0.5, list(strategies))
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+    _legend_below(figure, [(label, colour) for label, colour in HOLDS.values()], None)
+    return figure
+
+
+HOLDS = {
+    (True, True): ("holds variables and computes", SERIES[3]),
+    (True, False): ("holds variables only", SERIES[1]),
+    (False, True): ("computes only", FAINT),
+}
+
+
+def _held(axis, column, row, device, holds, computes):
+    colour = HOLDS[holds, computes][1]
+    axis.add_patch(Rectangle((column + 0.03, row + 0.08), 0.94, 0.84, fc=colour, ec=INK, lw=1))
+    axis.text(column + 0.5, row + 0.5, device, ha="center", va="center", color=_ink_on(colour), size=9)
+
+
+def updates(workers: Sequence[int], staleness: Sequence[int], title: str = "") -> Figure:
+    """A bar an update, in the colour of the worker that made it: how many updates old its weights were.
+
+    `workers[u]` and `staleness[u]` are those of update u; a staleness of 0 is a dot on the axis.
+    """
+    figure, axis = _figure()
+    for update, (worker, old) in enumerate(zip(workers, staleness, strict=True)):
+        axis.bar(update, old, width=0.8, color=worker_colour(worker))
+        axis.plot(update, 0, "o", ms=5, color=worker_colour(worker), clip_on=False, zorder=3)
+    axis.set(xlabel="update", ylabel="staleness (updates)", title=title)
+    axis.set_ylim(0, max(1, *staleness) * 1.08)
+    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend_below(figure, [(f"worker {i}", worker_colour(i)) for i in sorted(set(workers))], None)
+    return figure
 
 
 def predictions(

@@ -127,6 +127,25 @@ def overflow_together(gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     return [tf.where(anywhere, tf.cast(np.inf, g.dtype), g) for g in gradients]
 
 
+def later(tensors: Sequence[tf.Tensor], seconds: float | tf.Tensor) -> list[tf.Tensor]:
+    """The same tensors, `seconds` after they were there: a slow worker, made on purpose inside a graph.
+
+    It waits without using the processor, by the `SleepDataset` of tf.data, on the device that runs it.
+    """
+    with tf.control_dependencies(tensors):
+        once = tf.data.Dataset.range(2)
+        slept = tf.raw_ops.SleepDataset(
+            input_dataset=tf.data.experimental.to_variant(once),
+            sleep_microseconds=tf.cast(1e6 * tf.cast(seconds, tf.float64), tf.int64),
+            output_types=[tf.int64],
+            output_shapes=[tf.TensorShape([])],
+        )
+        slept = tf.data.experimental.from_variant(slept, once.element_spec).take(1)
+        waited = slept.reduce(np.int64(0), lambda total, number: total + number)
+    with tf.control_dependencies([waited]):
+        return [tf.identity(tensor) for tensor in tensors]
+
+
 def evaluation_step(
     model: keras.Model, loss: keras.metrics.Metric, accuracy: keras.metrics.Metric
 ) -> Callable[[tf.Tensor, tf.Tensor], None]:

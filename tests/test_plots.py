@@ -65,6 +65,10 @@ def pictures():
             {"4\nsaved": {"job/ckpt-4": 0, "temp/ckpt-4": 1}, "12\nsaved": {"job/ckpt-12": 0}}
         ),
         "attempts": plots.attempts(tried(), "Two attempts"),
+        "who holds": plots.who_holds(
+            {"mirrored": {"CPU:0": (True, True)}, "ps": {"ps 0": (True, False), "worker 0": (False, True)}}
+        ),
+        "updates": plots.updates([0, 1, 0], [0, 5, 0], "Worker 1 is slow"),
         "against workers": plots.against_workers([1, 2, 4], {"a": [1, 1.8, 3]}, "speed-up", ideal=[1, 2, 4]),
         "two against workers": plots.two_against_workers([8, 64], {"hours": [9, 2], "bill": [72, 128]}),
         "ranges": plots.ranges({"ResNet-50": (0.9, 0.85, 1.0), "VGG-16": (0.7, 0.5, 1.0)}, "efficiency"),
@@ -134,6 +138,8 @@ def test_every_picture_is_a_notebook_wide_png(drawn):
         ("attempts", ["worker 1", "attempt 1\ncrashed", "1–8 ", "6–20 ", "steps lost", "where it ended"]),
         ("time lost", ["time between two checkpoints (s)", "time lost (%)", "best", "simulated"]),
         ("sent by rank", ["star", "ring", "rank", "sent (arrays)"]),
+        ("who holds", ["mirrored", "ps 0", "worker 0", "holds variables only", "computes only"]),
+        ("updates", ["update", "staleness (updates)", "worker 0", "worker 1"]),
     ],
 )
 def test_axes_carry_labels_and_units(drawn, name, wanted):
@@ -346,3 +352,18 @@ def test_what_a_worker_does_for_itself_has_its_colour_and_the_rest_has_none():
         assert plots.phase_colour("wait for data", worker) not in (own, plots.FAINT)
     for phase in ("wait for others", "all-reduce"):
         assert len({plots.phase_colour(phase, worker) for worker in range(8)}) == 1
+
+
+def test_a_device_is_coloured_by_what_it_holds_and_does(drawn):
+    boxes = [to_hex(patch.get_facecolor()) for patch in drawn["who holds"].axes[0].patches]
+    both, holds, computes = (plots.HOLDS[key][1] for key in ((True, True), (True, False), (False, True)))
+    assert boxes == [to_hex(colour) for colour in (both, holds, computes)]
+    assert len({both, holds, computes}) == 3
+
+
+def test_an_update_is_as_high_as_it_is_stale_in_the_colour_of_its_worker(drawn):
+    bars = drawn["updates"].axes[0].patches
+    assert [bar.get_height() for bar in bars] == [0, 5, 0]
+    assert [to_hex(bar.get_facecolor()).upper() for bar in bars] == [
+        plots.worker_colour(i) for i in (0, 1, 0)
+    ]

@@ -277,3 +277,16 @@ def test_shares_of_a_short_batch_add_up_to_its_mean_also_where_a_replica_has_non
     )
     shares = strategy.run(training.average_loss_over_present, args=(given,))
     assert float(strategy.reduce("SUM", shares, axis=None)) == pytest.approx(6.0)
+
+
+def test_tensors_come_later_unchanged_and_not_before_the_wait_is_over():
+    @tf.function
+    def slow(tensors):
+        before = tf.timestamp()
+        tensors = training.later(tensors, 0.2)
+        with tf.control_dependencies(tensors):
+            return tensors, tf.timestamp() - before
+
+    (one, two), seconds = slow([tf.constant([1.0, 2.0]), tf.constant(3)])
+    assert one.numpy().tolist() == [1.0, 2.0] and int(two) == 3
+    assert float(seconds) > 0.19
