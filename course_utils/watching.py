@@ -17,7 +17,8 @@ import time
 from course_utils.cluster.output import Quiet, _in_notebook
 from course_utils.timing import PHASES, Step, median, phases
 
-RECENT = 20  # steps of which the table shows medians
+RECENT = 5  # steps of which the table shows medians
+MEDIANS = f"medians of the last {RECENT} steps"
 SHOWN = 12  # steps in the timeline
 PAUSE = 0.25  # seconds between two drawings
 
@@ -28,9 +29,10 @@ _COLUMNS = ("worker", "step", "examples/s", "step", "wait for data", "compute", 
 class Live(Quiet):
     """What `LocalCluster(output=…)` shows of the steps that its workers report: a table and a timeline.
 
-    Figures of the table are medians over the last steps in which nothing was traced, times in milliseconds;
-    "exchange" is waiting for other workers and the all-reduce together. Where no notebook listens, the table
-    is printed once, at the end. What workers print is not shown; `LocalCluster.logs` has it.
+    Figures of the table are medians over the last RECENT steps in which nothing was traced: few, since the
+    first steps of a job may have found their data read ahead. Times are in milliseconds. "exchange" is
+    waiting for other workers and the all-reduce together. Where no notebook listens, the table is printed
+    once, at the end. What workers print is not shown; `LocalCluster.logs` has it.
     """
 
     def __init__(self):
@@ -69,7 +71,8 @@ class Live(Quiet):
         return [_row(name, steps) for name, steps in zip(self.names, self.steps, strict=True)]
 
     def __repr__(self) -> str:
-        return "\n".join("".join(f"{cell:>15}" for cell in row) for row in (_COLUMNS, *self.rows()))
+        rows = ("".join(f"{cell:>15}" for cell in row) for row in (_COLUMNS, *self.rows()))
+        return "\n".join((*rows, f"({MEDIANS})"))
 
     def _repr_html_(self) -> str:
         picture = base64.b64encode(self.svg().encode()).decode()
@@ -89,7 +92,8 @@ class Live(Quiet):
             mark = f"border-left:6px solid {worker_colour(number)};padding-left:8px"
             cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
             body += f'<tr><td style="{mark}">{html.escape(row[0])}</td>{cells}</tr>'
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        told = f"<caption>{MEDIANS}</caption>"
+        return f"<table>{told}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def _in_words(self) -> str:
         told = (f"{name}: {len(steps)} steps" for name, steps in zip(self.names, self.steps, strict=True))

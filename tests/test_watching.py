@@ -39,6 +39,14 @@ def test_a_row_has_the_medians_of_a_worker(live):
     assert second[4:7] == ["10.0 ms", "–", "–"]  # what `fit` cannot tell is not made up
 
 
+def test_steps_that_found_their_data_read_ahead_are_soon_in_no_figure(live):
+    for number in range(10):
+        live.report(0, values(number, waiting=0.001 if number < 5 else 0.100))
+    assert live.rows()[0][4] == "100.0 ms"
+    for shown in (repr(live), live._repr_html_()):
+        assert "medians of the last 5 steps" in shown
+
+
 def test_the_step_that_was_traced_is_in_no_figure(live):
     live.report(0, values(0, compute=9.0, traced=True, begin=900))
     assert live.rows()[0][2:] == ["…"] * 6

@@ -57,6 +57,7 @@ ARRIVED = "sent and kept, of all gradients"
 KEPT = "what is kept"
 WITHIN, WHOLE, ROUNDED = "within the budget", "a whole float32 gradient", "all numbers rounded, still float32"
 LATER = "is sent sooner or later"
+SWAPPED = "the sum is in the second place"
 DEADLOCK = {SAME: "none: some workers wait for ever"}
 STEPS = 60
 
@@ -99,7 +100,7 @@ def observe_compress(answer, case):
         SAME: "the same" if equal else "different",
         TWICE: _twice_in_words(answer, gradients.shape[2], budget),
         ARRIVED: float(arrived @ everything / (everything @ everything)),
-        KEPT: _kept_in_words(left, totals, everything),
+        KEPT: _kept_in_words(left, totals, everything, sums[0]),
     }
 
 
@@ -127,7 +128,11 @@ def _message(message):
 
 
 def _pair(result, shape):
-    pair = returned.items(result, "compress", 2) if not isinstance(result, np.ndarray) else None
+    pair = (
+        returned.items(result, "compress", 2, like="(sum, left)")
+        if not isinstance(result, np.ndarray)
+        else None
+    )
     if pair is None:
         raise returned.Unusable("compress should give two arrays, (sum, left), but gave one.")
     names = ("the sum", "what is kept")
@@ -164,7 +169,9 @@ def _twice_in_words(answer, size, budget):
     results = _one_exchange(answer, both, np.zeros_like(both), budget, [])
     if results is None:
         return "the workers wait for ever"
-    total = float(results[0][0][3])
+    total, kept = (float(part[3]) for part in results[0])
+    if abs(kept - 20) < 0.3 and abs(total) < 0.3:
+        return SWAPPED
     known = (("added up", 20), ("counted once", 8), ("counted once", 12), ("not there", 0), ("averaged", 10))
     for words, value in known:
         if abs(total - value) < 0.3:
@@ -172,13 +179,19 @@ def _twice_in_words(answer, size, budget):
     return "something else"
 
 
-def _kept_in_words(left, totals, everything):
-    never = totals == 0
+def _kept_in_words(left, totals, everything, last):
+    """What became of the numbers that were not sent at once.
+
+    Not to have been sent yet is no fault, as long as a number is not much larger than those that were sent
+    `last`: with fewer numbers in a message it takes more steps until each has had its turn.
+    """
+    usual = np.median(np.abs(last[last != 0])) if last.any() else 0
+    never = (totals == 0) & (np.abs(left).max(axis=0) > 2 * usual)
     if not left.any():
         return "nothing"
     if not never.any():
         return LATER
-    if never.all():
+    if not totals.any():
         return "is never sent"
     if np.all(everything[never] < 0):
         return "negative numbers are never sent"
@@ -284,6 +297,24 @@ def takes_its_own(gradient, left, budget, meet):
     places = _top(wanted, budget)
     meet((wanted[places], places))
     return wanted - _without(wanted, places), _without(wanted, places)
+
+
+def swapped(gradient, left, budget, meet):
+    return _top_k(gradient, left, budget, meet)[::-1]
+
+
+def with_long_places(gradient, left, budget, meet):
+    """Places as NumPy gives them, int64, and so fewer of them: right too."""
+    wanted = gradient + left
+    places = np.argsort(np.abs(wanted))[-(budget // 12) :]
+    total = np.zeros_like(wanted)
+    for values, where in meet((wanted[places], places)):
+        total[where] += values
+    return total, _without(wanted, places)
+
+
+def one_at_a_time(gradient, left, budget, meet):
+    return _top_k(gradient, left, 8, meet)
 
 
 def averages(gradient, left, budget, meet):
@@ -485,6 +516,14 @@ COMPRESS = Exercise(
             try_this="Add one worker's message after the other, or use `np.add.at(total, places, values)`.",
         ),
         Mistake(
+            "the two results change places",
+            swapped,
+            recognises=lambda cases, seen, expected: all(one.get(TWICE) == SWAPPED for one in seen),
+            went_wrong="The first result should be the sum, the second what this worker keeps. You return "
+            "them the other way round.",
+            try_this="`return total, kept`",
+        ),
+        Mistake(
             "each takes only its own",
             takes_its_own,
             recognises=lambda cases, seen, expected: (
@@ -504,7 +543,7 @@ COMPRESS = Exercise(
             try_this="Leave out the division.",
         ),
     ],
-    also_right=[eight_bits, by_partition],
+    also_right=[eight_bits, by_partition, with_long_places, one_at_a_time],
 )
 
 
@@ -513,6 +552,7 @@ COMPRESS = Exercise(
 TAKEN = "examples taken in all"
 SHARED = "the examples are shared out"
 BY_SPEED = "by speed"
+REST_TO_ONE = "by speed, but one worker gets all that is left over"
 WEIGHT = "weight of each worker's examples (right: 1 each)"
 
 
@@ -527,7 +567,9 @@ def share_cases(random):
 
 
 def observe_shares(answer, case):
-    pair = returned.items(answer(list(case["speeds"]), case["batch"]), "plan_shares", 2)
+    pair = returned.items(
+        answer(list(case["speeds"]), case["batch"]), "plan_shares", 2, like="(shares, factors)"
+    )
     n = len(case["speeds"])
     shares, factors = (
         np.array(returned.items(part, name, n), dtype=float)
@@ -550,6 +592,8 @@ def _shared_in_words(shares, speeds, batch):
         return BY_SPEED
     if np.ptp(shares) <= 1:
         return "equally"
+    if np.count_nonzero(shares != batch * np.array(speeds) // speeds.sum()) == 1:
+        return REST_TO_ONE
     if np.count_nonzero(shares) == 1:
         return "to one worker only"
     upside_down = np.all(np.diff(shares[np.argsort(speeds)]) <= 0)
@@ -616,6 +660,15 @@ def rounded_down(speeds, global_batch):
 def rounded_down_over_their_sum(speeds, global_batch):
     shares = [int(speed / sum(speeds) * global_batch) for speed in speeds]
     return shares, [share / sum(shares) for share in shares]
+
+
+def rest_to(place):
+    def plan_shares(speeds, global_batch):
+        shares, _ = rounded_down(speeds, global_batch)
+        shares[place] += global_batch - sum(shares)
+        return shares, [share / global_batch for share in shares]
+
+    return plan_shares
 
 
 def rounded_up(speeds, global_batch):
@@ -742,6 +795,18 @@ PLAN_SHARES = Exercise(
                 "nobody is trained on them."
             ),
             try_this="Give the examples that are left over to some of the workers, one each.",
+        ),
+        Mistake(
+            "all that is left over goes to one worker",
+            rest_to(-1),
+            variants=[rest_to(0)],
+            recognises=lambda cases, seen, expected: (
+                any(one[SHARED] == REST_TO_ONE for one in seen)
+                and all(one[SHARED] in (REST_TO_ONE, BY_SPEED) for one in seen)
+            ),
+            went_wrong="The shares are rounded down, and one worker takes all that is left over: with many "
+            "workers that is many examples more than its part, and all wait for it.",
+            try_this="Give the examples that are left over to several workers, one each.",
         ),
         Mistake(
             "more examples than there are",

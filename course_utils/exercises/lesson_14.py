@@ -328,8 +328,8 @@ class Endless(Exception):
     """The answer trains on when it should have stopped long ago."""
 
 
-# After the best epoch: up and down, never below it.
-TAIL = 1.0 + np.array([0.3, 0.1, 0.4, 0.2, 0.5, 0.3, 0.6, 0.7, 0.8, 0.9, 1.0])
+# After the best epoch: up and down, never below it; at last worse than the first epoch.
+TAIL = 1.0 + np.array([0.3, 0.1, 0.4, 0.2, 0.5, 0.3, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.3, 1.4, 1.5])
 
 
 def losses(random):
@@ -343,6 +343,8 @@ def losses(random):
         apart[0] = 0.0
         rise = 0.25 * np.arange(len(mean))
         own = np.stack([mean + rise, mean - rise + apart, mean - apart])
+        if patience == 3:
+            own[:, best + 1] = own[:, best]  # as good as the best is not below it
         cases.append(
             {
                 "about": f"three workers, patience {patience}",
@@ -451,6 +453,33 @@ def stopper(own=False, last=False, total=False, off=0, reduce=True, when=lambda 
     return train_until
 
 
+def never_stops(run_epoch, mean_of_all, patience):
+    while True:
+        mean_of_all(run_epoch())
+
+
+def asks_once_at_the_end(run_epoch, mean_of_all, patience):
+    """Stops by its own loss, and then takes the mean of the workers' epochs."""
+    best, since, epochs = float("inf"), 0, 0
+    while since < patience:
+        mine = run_epoch()
+        epochs += 1
+        since = 0 if mine < best else since + 1
+        best = min(best, mine)
+    mean_of_all(epochs)
+    return epochs
+
+
+def as_good_is_better(run_epoch, mean_of_all, patience):
+    best, since, epochs = float("inf"), 0, 0
+    while since < patience:
+        mean = mean_of_all(run_epoch())
+        epochs += 1
+        since = 0 if mean <= best else since + 1
+        best = min(best, mean)
+    return epochs
+
+
 def reduces_the_best(run_epoch, mean_of_all, patience):
     best, since, epochs = float("inf"), 0, 0
     while since < patience:
@@ -497,10 +526,10 @@ TRAIN_UNTIL = Exercise(
                 "gets no better. Who stays waits in the next all-reduce for those who left."
             ),
             try_this="Decide from `mean_of_all(own loss)`: it is the same number on all workers.",
-            variants=[stopper(own=True)],
+            variants=[stopper(own=True), asks_once_at_the_end],
             recognises=lambda cases, seen, expected: (
                 all(len(set(map(str, one[EPOCHS]))) > 1 for one in seen)
-                and all(one[GIVEN] in (OWN, "nothing") for one in seen)
+                and all(one[GIVEN] in (OWN, "nothing") or one_mean_each(one) for one in seen)
                 and not any(uneven_means(one) for one in seen)
             ),
         ),
@@ -521,6 +550,21 @@ TRAIN_UNTIL = Exercise(
             try_this="`mean = mean_of_all(run_epoch())`",
             variants=[reduces_the_best],
             recognises=lambda cases, seen, expected: any(one[GIVEN] == "something else" for one in seen),
+        ),
+        Mistake(
+            "never stops",
+            never_stops,
+            recognises=lambda cases, seen, expected: all(
+                one[EPOCHS] == [TOO_LONG] * WORKERS and one[GIVEN] == OWN for one in seen
+            ),
+            went_wrong="The training goes on after many epochs in which the mean got worse and worse.",
+            try_this="Count the epochs without a new best, and leave the loop when there are `patience`.",
+        ),
+        Mistake(
+            "as good counts as better",
+            as_good_is_better,
+            went_wrong="Where the mean loss is the same as the best so far, you take that for progress.",
+            try_this="A new best is *below* the old one: `<`, not `<=`.",
         ),
         Mistake(
             "compared with the last epoch",
@@ -566,10 +610,19 @@ TRAIN_UNTIL = Exercise(
 
 def uneven_means(one):
     """Whether workers have trained, or reduced, another number of times, and not once in each epoch."""
+    return any(epochs != means and means for epochs, means in meetings(one)) and not one_mean_each(one)
+
+
+def one_mean_each(one):
+    """Whether the workers have trained for different times, and then reduced once, if they came to an end."""
+    return bool(pairs := meetings(one)) and all(means <= 1 < epochs for epochs, means in pairs)
+
+
+def meetings(one):
+    """(epochs, means) of each worker, where they do not meet in the same order."""
     if one[MEETINGS] == ALIKE:
-        return False
-    pairs = [tuple(int(word) for word in text.split() if word.isdigit()) for text in one[MEETINGS]]
-    return any(epochs != means and means for epochs, means in pairs)
+        return []
+    return [tuple(int(word) for word in text.split() if word.isdigit()) for text in one[MEETINGS]]
 
 
 # --- 14.straggler: find the straggler in a trace ------------------------------------------------------
@@ -610,8 +663,14 @@ def trace(random, part, about, slowness=40, bad=0):
 
 
 def observe_straggler(answer, case):
-    found = returned.items(answer([[dict(s) for s in w] for w in case["trace"]]), "straggler", length=2)
-    return {WHO: plain_worker(found[0]), WHAT: str(found[1])}
+    trace = [[dict(step) for step in worker] for worker in case["trace"]]
+    found = returned.items(answer(trace), "straggler", length=2, like='(2, "data")')
+    return {WHO: named(plain_worker(found[0])), WHAT: str(found[1])}
+
+
+def named(worker):
+    """A name, not a number: nobody is 1.5 times another worker."""
+    return f"worker {worker}"
 
 
 def plain_worker(value):
@@ -621,7 +680,7 @@ def plain_worker(value):
 
 
 def expected_straggler(case):
-    return {WHO: case["slow"], WHAT: case["part"]}
+    return {WHO: named(case["slow"]), WHAT: case["part"]}
 
 
 def finder(score, choose=max, steps=slice(1, None), middle=np.median, part=None):
@@ -647,9 +706,14 @@ def the_longest_wait(data, compute, reduce):
     return reduce
 
 
+def counted_from_1(trace):
+    worker, part = finder(own_part)(trace)
+    return worker + 1, part
+
+
 STRAGGLER = Exercise(
     id="14.straggler",
-    title="Find the straggler in a trace",
+    title="Find the straggler",
     points=2,
     length="about 8 lines",
     signature="straggler(trace)",
@@ -668,13 +732,22 @@ STRAGGLER = Exercise(
             "who waits is taken for who is slow",
             finder(the_longest_wait),
             went_wrong=lambda case, seen, expected: (
-                f"Worker {seen[WHO]} has the longest all-reduce: it came first, and waited. The network is "
-                f"the same for all. Worker {expected[WHO]} waits least, because it comes last."
+                f"{seen[WHO].capitalize()} has the longest all-reduce: it came first, and waited. The "
+                f"network is the same for all. {expected[WHO].capitalize()} waits least, because it comes "
+                "last."
             ),
             try_this="The straggler is the one who does not wait: the *shortest* all-reduce.",
             recognises=lambda cases, seen, expected: all(
-                one[WHO] == usual_extreme(case, max) for case, one in zip(cases, seen, strict=True)
+                one[WHO] == named(usual_extreme(case, max)) for case, one in zip(cases, seen, strict=True)
             ),
+        ),
+        Mistake(
+            "workers counted from 1",
+            counted_from_1,
+            went_wrong=lambda case, seen, expected: (
+                f"You name {seen[WHO]} where it is {expected[WHO]}, the one before: the first worker is 0."
+            ),
+            try_this="The number of a worker is its place in `trace`.",
         ),
         Mistake(
             "the traced step counts",
@@ -689,15 +762,15 @@ STRAGGLER = Exercise(
                 finder(own_part, steps=slice(None), middle=np.max),
             ],
             recognises=lambda cases, seen, expected: (
-                all(one[WHO] == by_step_0(case) for case, one in zip(cases, seen, strict=True))
-                or all(one[WHO] == by_all_steps(case) for case, one in zip(cases, seen, strict=True))
+                all(one[WHO] == named(by_step_0(case)) for case, one in zip(cases, seen, strict=True))
+                or all(one[WHO] == named(by_all_steps(case)) for case, one in zip(cases, seen, strict=True))
             ),
         ),
         Mistake(
             "one bad step decides",
             finder(own_part, middle=np.mean),
             went_wrong=lambda case, seen, expected: (
-                f"You name worker {seen[WHO]}, which was slow in one single step. Worker {expected[WHO]} is "
+                f"You name {seen[WHO]}, which was slow in one single step. {expected[WHO].capitalize()} is "
                 "a little slow in every one, and that is what the others wait for."
                 if seen[WHO] != expected[WHO]
                 else "In the jobs with one bad step you name the worker that had it."
@@ -747,7 +820,7 @@ STRAGGLER = Exercise(
 def goes_by(part, cases, seen, expected):
     """Whether the answer looks at one part alone: for the worker, or for the reason only."""
     whom = [
-        int(np.argmax([np.median([step[part] for step in worker[1:]]) for worker in case["trace"]]))
+        named(np.argmax([np.median([step[part] for step in worker[1:]]) for worker in case["trace"]]))
         for case in cases
     ]
     found = [one[WHO] for one in seen]

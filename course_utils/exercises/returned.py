@@ -41,13 +41,16 @@ def array(value: Any, who: str, shape: tuple | None = None, wanted: str = "") ->
     return found
 
 
-def items(value: Any, who: str, length: int | None = None) -> list:
-    """A list of plain things, from a list, a tuple, an array or a tensor."""
+def items(value: Any, who: str, length: int | None = None, like: str | None = None) -> list:
+    """A list of plain things, from a list, a tuple, an array or a tensor; `like` is an example of it."""
     if isinstance(value, np.ndarray) or hasattr(value, "numpy"):
         value = array(value, who).tolist()
-    wanted = "a list" if length is None else f"a list of {length}"
+    like = like or str([1, 2, 3] if length is None else [*range(1, length + 1)])
+    wanted = (
+        "a list" if length is None else "a pair" if like[0] == "(" and length == 2 else f"a list of {length}"
+    )
     if not isinstance(value, list | tuple):
-        raise Unusable(f"{who} should be {wanted}, such as [1, 2, 3], but is {describe(value)}.")
+        raise Unusable(f"{who} should be {wanted}, such as {like}, but is {describe(value)}.")
     if length is not None and len(value) != length:
         raise Unusable(f"{who} should be {wanted}, but has {len(value)} entries.")
     if any(item is None or item is ... for item in value):
