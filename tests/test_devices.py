@@ -34,6 +34,18 @@ for n in (1, 2, 4, 2):
 say(sums=sums)
 """
 
+NAMES_PLACES = """
+import keras, tensorflow as tf
+devices.simulate(2)
+central = tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+found = {}
+for name, strategy in (("mirrored", devices.mirrored(2)), ("central", central)):
+    with strategy.scope():
+        of_keras, of_tensorflow = keras.Variable([1.0]), tf.Variable(1.0)
+    found[name] = [devices.places(strategy, variable) for variable in (of_keras, of_tensorflow)]
+say(**found)
+"""
+
 STARTS_TOO_EARLY = """
 import tensorflow as tf
 tf.constant(1.0) + 1.0
@@ -68,6 +80,12 @@ def test_simulate_gives_names_for_a_strategy_and_may_be_called_again():
     assert said["more"] == said["again"] == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
     assert said["fewer"] == ["CPU:0", "CPU:1", "CPU:2"]
     assert "has 4 devices" in said["refused"]["seen"] and "8 were asked for" in said["refused"]["seen"]
+
+
+def test_places_tell_who_holds_a_variable_and_who_computes():
+    said = in_new_process(NAMES_PLACES)
+    assert said["mirrored"] == [{"CPU:0": [True, True], "CPU:1": [True, True]}] * 2
+    assert said["central"] == [{"CPU:0": [True, True], "CPU:1": [False, True]}] * 2
 
 
 def test_one_two_and_four_replicas_compare_in_one_process():
