@@ -97,7 +97,9 @@ def _failure(exercise, cases, records, expected, right, seed):
     record, case, wanted = records[first], cases[first], expected[first]
     mistake = _recognised(exercise, cases, records, expected, first, seed)
     message, advice = (
-        _explained(mistake, case, record, wanted) if mistake else _unexplained(exercise, record, wanted)
+        _explained(exercise, mistake, case, record, wanted)
+        if mistake
+        else _unexplained(exercise, record, wanted)
     )
     return Verdict(
         exercise,
@@ -123,13 +125,17 @@ def _about(case, right):
     return f"{told} ({sum(right)} of {len(right)} cases right)" if told and any(right) else told
 
 
-def _explained(mistake, case, record, expected):
+def _explained(exercise, mistake, case, record, expected):
     seen = record.get("value")
     try:
         text = mistake.explained(case, seen, expected)
     except ODD_FORM:
-        text = record.get("message") or difference(seen, expected) or "The result is not the expected one."
+        text = record.get("message") or _odd(exercise, seen, expected)
     return text, mistake.try_this
+
+
+def _odd(exercise, seen, expected):
+    return difference(seen, expected, exercise.tolerance) or "The result is not the expected one."
 
 
 def _recognised(exercise, cases, records, expected, first, seed) -> Mistake | None:
@@ -171,13 +177,19 @@ def _unexplained(exercise, record, expected):
     """What can be said of an answer that is none of the known mistakes, and what to do next."""
     hint = f'`cu.hint("{exercise.id}")` points the way.'
     if record["kind"] == "value":
-        return difference(record["value"], expected) or "The result is not the expected one.", hint
+        return _odd(exercise, record["value"], expected), hint
     if record["kind"] == "raised":
         told = f"{record['type']}: {record['message']}" if record["message"] else record["type"]
-        return f"An error stopped your answer. {told}", "Call it yourself in a new cell until it runs."
+        return f"An error stopped your answer. {told}", _after_an_error(exercise, record["message"])
     if record["kind"] == "timed out":
         return (
             f"Your answer had not come to its end after {record['seconds']:g} seconds and was stopped.",
             "Look for a loop whose condition never changes, or a wait for something that never comes.",
         )
     return record.get("message", NOTHING["message"]), hint
+
+
+def _after_an_error(exercise, message):
+    if exercise.is_function and "unexpected keyword argument" in message:
+        return f"Keep the parameters' names, which the check uses: `{exercise.signature}`."
+    return "Call it yourself in a new cell until it runs."

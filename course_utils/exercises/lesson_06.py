@@ -12,6 +12,7 @@ import weakref
 import numpy as np
 
 from course_utils.exercises import returned
+from course_utils.exercises.lesson_05 import quietly
 from course_utils.exercises.model import Exercise, Mistake, lazy
 
 tf = lazy("tensorflow")
@@ -56,8 +57,9 @@ def moments(case):
 
 
 def observe_rate(answer, case):
-    others = {key: value for key, value in case.items() if key != "about"}
-    rates = {name: answer(step, **others) for name, step in moments(case).items()}
+    names = ("base_rate", "per_replica", "replicas", "warmup_steps", "total_steps")
+    others = [case[name] for name in names]  # by place: a learner may have named them otherwise
+    rates = {name: answer(step, *others) for name, step in moments(case).items()}
     seen = {name: float(returned.number(rate, "learning_rate")) for name, rate in rates.items()}
     return {**seen, TAKEN: how_taken(rates.values())}
 
@@ -122,6 +124,14 @@ def of_numpy(step, base_rate, per_replica, replicas, warmup_steps, total_steps):
     )
     shape = knots if knots < 1 else np.cos((knots - 1) * np.pi / 2) ** 2
     return np.float32(base_rate * shape * replicas / 256 * per_replica)
+
+
+def ends_at_total_steps(step, base_rate, per_replica, replicas, warmup_steps, total_steps):
+    """A cosine that is too long, and cut off where it should have ended."""
+    if step >= total_steps:
+        return 0.0
+    too_long = a_rate(done=lambda step, warmup, total: (step - warmup) / total)
+    return too_long(step, base_rate, per_replica, replicas, warmup_steps, total_steps)
 
 
 def factor(case):
@@ -264,10 +274,18 @@ LEARNING_RATE = Exercise(
             "the cosine is too long",
             a_rate(done=lambda step, warmup, total: (step - warmup) / total),
             went_wrong=lambda case, seen, expected: (
-                f"At `total_steps` the rate should be 0, yours is {seen[END]:.4g}. The warm-up used "
-                f"{case['warmup_steps']} of the {case['total_steps']} steps; the cosine has only the rest."
+                f"At the last update the rate should be {expected[LAST]:.2g}, yours is {seen[LAST]:.2g}. The "
+                f"warm-up used {case['warmup_steps']} of the {case['total_steps']} steps; the cosine has "
+                "only the rest."
             ),
             try_this="It takes `total_steps - warmup_steps` steps.",
+            variants=[
+                a_rate(
+                    done=lambda step, warmup, total: (step - warmup) / total,
+                    fall=lambda done: 0.5 * (1 + math.cos(math.pi * done)),
+                ),
+                ends_at_total_steps,
+            ],
         ),
         Mistake(
             "goes on after the end",
@@ -345,11 +363,13 @@ UPDATES, MEMORY = "updates", "most examples in memory at once"
 MEETINGS = "all-reduces of your own, a replica"
 AT_MOST_ONE = "at most one"
 STEP = 0.5
+MOST_REPLICAS = 2
 
 
 @functools.cache
 def strategy_of(replicas):
     """One strategy for each number of replicas: making one costs more than a step."""
+    devices.simulate(MOST_REPLICAS)  # before a smaller strategy starts TensorFlow with fewer
     return devices.mirrored(replicas)
 
 
@@ -382,7 +402,7 @@ def observe_accumulate(answer, case):
         loss = answer(model, optimizer, shares[int(replica)], len(case["labels"]))
         return tf.constant(returned.number(loss, "accumulate"), tf.float32)
 
-    with own:
+    with own, quietly():
         losses = on_all(strategy, on_a_replica)
     meetings = own.count / len(case["sizes"])
     return {
@@ -511,7 +531,12 @@ def replicas_here():
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
+def as_probabilities(model, images, labels):
+    return keras.losses.sparse_categorical_crossentropy(labels, model(images, training=True))
+
+
 def an_update(
+    loss_of=losses_of,
     share=lambda losses, large, parts: tf.reduce_sum(losses) / large,
     each=lambda gradients: gradients,
     combine=lambda held, new: [a + b for a, b in zip(held, new, strict=True)],
@@ -526,7 +551,7 @@ def an_update(
         held, shares = [tf.zeros_like(variable) for variable in model.trainable_variables], []
         for images, labels in parts:
             with tf.GradientTape() as tape:
-                loss = share(losses_of(model, images, labels), large_batch, parts)
+                loss = share(loss_of(model, images, labels), large_batch, parts)
             new = each(tape.gradient(loss, model.trainable_variables))
             held = combine(held, new)
             shares.append(loss)
@@ -728,6 +753,15 @@ ACCUMULATE = Exercise(
             variants=[an_update(each=lambda gradients: all_reduced("SUM", gradients))],
         ),
         Mistake(
+            "logits taken for probabilities",
+            an_update(loss_of=as_probabilities),
+            went_wrong=lambda case, seen, expected: (
+                f"The loss is {seen[LOSS]:.3g}, one device has {expected[LOSS]:.3g}. The model gives logits, "
+                "and your loss takes them for probabilities, as Keras' losses do if nobody says otherwise."
+            ),
+            try_this="`from_logits=True`, or `tf.nn.sparse_softmax_cross_entropy_with_logits`.",
+        ),
+        Mistake(
             "never applied",
             an_update(apply=False),
             went_wrong="The loss is right, but the weights are those from before.",
@@ -874,14 +908,14 @@ def with_keras_callback(model, train_epoch, validate, epochs, patience):
     return losses
 
 
-def looking_back(model, train_epoch, validate, epochs, patience):
+def looking_back(model, train_epoch, validate, epochs, patience, lowest=np.nanargmin):
     """Keeps the weights of every epoch, and looks for the lowest loss among them."""
     losses, all_weights = [], []
     for epoch in range(epochs):
         train_epoch(epoch + 1)
         losses.append(validate())
         all_weights.append(model.get_weights())
-        best = int(np.nanargmin(losses))
+        best = int(lowest(losses))
         if epoch - best >= patience:
             break
     model.set_weights(all_weights[best])
@@ -994,6 +1028,13 @@ KEEP_THE_BEST = Exercise(
             went_wrong="A loss that is NaN is taken for an improvement, and its weights are kept: every "
             "comparison with NaN is false, so `not loss >= best` is true.",
             try_this="Ask `loss < best`, which NaN never is.",
+        ),
+        Mistake(
+            "NaN counts as the lowest",
+            functools.partial(looking_back, lowest=np.argmin),
+            went_wrong="A loss that is NaN is taken for the lowest of all, as `np.argmin` and `np.min` do: "
+            "nothing is better from then on.",
+            try_this="`np.nanargmin` leaves NaN out; or ask `loss < best`, which NaN never is.",
         ),
         Mistake(
             "the highest loss is kept",

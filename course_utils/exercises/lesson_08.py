@@ -48,6 +48,8 @@ ORDER, AGAIN = "the order of the records", "after a restart each worker has the 
 ENDS = "an epoch ends"
 SHUFFLED, IN_ORDER = "shuffled anew in each epoch", "as they come"
 WHOLE_BATCHES, SAME_ORDER = "only whole batches change places", "shuffled, the same in each epoch"
+HARDLY = "no record comes more than a few places early"
+SMALL_BUFFER = 4  # a shuffle of a dozen records brings some further to the front, as good as surely
 
 
 def share_cases(random):
@@ -120,9 +122,24 @@ def order_of(first, second):
     flat = list(itertools.chain(*first))
     if flat == sorted(flat):
         return IN_ORDER
-    if all(batch == sorted(batch) for batch in first):
+    if {tuple(batch) for batch in first} == neighbours(flat, max(map(len, first))):
         return WHOLE_BATCHES
-    return SAME_ORDER if first == second else SHUFFLED
+    if first == second:
+        return SAME_ORDER
+    return HARDLY if max(map(earliest, (first, second))) < SMALL_BUFFER else SHUFFLED
+
+
+def neighbours(numbers, size):
+    """The batches of these numbers in their own order."""
+    line = sorted(numbers)
+    return {tuple(line[start : start + size]) for start in range(0, len(line), size)}
+
+
+def earliest(batches):
+    """By how many places a record comes before its turn at most: a buffer of b lets it come b - 1 early."""
+    flat = list(itertools.chain(*batches))
+    turn = {number: place for place, number in enumerate(sorted(flat))}
+    return max(turn[number] - place for place, number in enumerate(flat))
 
 
 def expected_share(case):
@@ -328,6 +345,24 @@ MY_SHARE = Exercise(
             went_wrong="The batches change places, but each holds the same records for ever: what is "
             "shuffled after `.batch(…)` are batches.",
             try_this="Shuffle before you batch.",
+        ),
+        Mistake(
+            "a buffer that hardly shuffles",
+            changed(shuffle=lambda dataset: dataset.shuffle(2)),
+            went_wrong="Your shuffle draws from a buffer of so few records that each stays near its place: a "
+            "buffer of b lets none come more than b - 1 places early.",
+            try_this="A buffer as large as the worker's part, or larger.",
+            variants=[changed(shuffle=lambda dataset: dataset.shuffle(4))],
+        ),
+        Mistake(
+            "number and count are swapped",
+            changed(
+                share=lambda records, context: records.shard(
+                    context.input_pipeline_id, context.num_input_pipelines
+                )
+            ),
+            went_wrong="You asked for part number `num_input_pipelines` of `input_pipeline_id` parts.",
+            try_this="`shard(how many parts, which is mine)`.",
         ),
         Mistake(
             "the same order in every epoch",
@@ -558,6 +593,11 @@ def gather_that_replays(meetings):
 
 
 def whole(value):
+    if np.ndim(value):
+        raise Unusable(
+            f"steps_per_epoch gave {returned.describe(value)}, everybody's numbers? Choose one of them, the "
+            "same on every worker."
+        )
     number = returned.number(value, "steps_per_epoch")
     if number != int(number):
         raise Unusable(f"steps_per_epoch gave {number:g}: half a step cannot be taken.")
@@ -617,6 +657,14 @@ def by_counting(my_records, batch, gather):
     return len(range(0, largest, batch))
 
 
+def count_of(number, what):
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def never_seen(seen):
+    return f"{count_of(seen[MISSED], 'record')} {'is' if seen[MISSED] == 1 else 'are'} never seen"
+
+
 STEPS_PER_EPOCH = Exercise(
     id="08.steps_per_epoch",
     title="Steps that agree",
@@ -663,8 +711,8 @@ STEPS_PER_EPOCH = Exercise(
             "the fewest steps",
             the_fewest,
             went_wrong=lambda case, seen, expected: (
-                f"All workers take {seen[STEPS][0]} steps and reach the end together. But {seen[MISSED]} "
-                "records of the larger shares are never seen."
+                f"All workers take {count_of(seen[STEPS][0], 'step')} and reach the end together. But "
+                f"{never_seen(seen)}, of the larger shares."
             ),
             try_this="The data is repeated, so nobody runs dry: let the *largest* share decide.",
             variants=[
@@ -677,9 +725,8 @@ STEPS_PER_EPOCH = Exercise(
             "as if the shares were even",
             of_all(lambda numbers, batch: math.ceil(sum(numbers) / (batch * len(numbers)))),
             went_wrong=lambda case, seen, expected: (
-                f"You divided all records by what one step takes on all workers. That holds for even shares. "
-                f"Here the largest share needs {expected[STEPS][0]} steps, and {seen[MISSED]} records are "
-                "never seen."
+                "You divided all records by what one step takes on all workers. That holds for even shares; "
+                f"the largest share needs {count_of(expected[STEPS][0], 'step')}, and {never_seen(seen)}."
             ),
             try_this="A small share cannot take over records of a large one: look at the largest.",
             variants=[
@@ -691,7 +738,7 @@ STEPS_PER_EPOCH = Exercise(
             "the short batch is forgotten",
             of_all(lambda numbers, batch: max(numbers) // batch),
             went_wrong=lambda case, seen, expected: (
-                f"{seen[MISSED]} records are never seen: the largest share does not divide by the batch, and "
+                f"{never_seen(seen).capitalize()}: the largest share does not divide by the batch, and "
                 "its last, short batch is a step too."
             ),
             try_this="Round up: `math.ceil(…)`.",
@@ -700,7 +747,7 @@ STEPS_PER_EPOCH = Exercise(
             "rounded to the nearest",
             of_all(lambda numbers, batch: round(max(numbers) / batch)),
             went_wrong=lambda case, seen, expected: (
-                f"{seen[MISSED]} record is never seen. `round` goes down as often as up; a short batch is a "
+                f"{never_seen(seen).capitalize()}. `round` goes down as often as up; a short batch is a "
                 "step, however short."
             ),
             try_this="Round up: `math.ceil(…)`.",

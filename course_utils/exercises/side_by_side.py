@@ -1,5 +1,6 @@
 """Yours beside expected: what strikes the eye about a wrong result, and how two values are shown together."""
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,19 +45,19 @@ def beside(yours: Any, expected: Any, tolerance: float) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def difference(yours: Any, expected: Any) -> str:
-    """What is odd about a wrong result, in a sentence: shape, NaN, a factor. Empty if nothing strikes."""
+def difference(yours: Any, expected: Any, tolerance: float = 1e-5) -> str:
+    """What is odd about a wrong result, in a sentence: shape, NaN, a factor. Empty if nothing strikes.
+
+    Of a dict, a factor is told only where all its wrong numbers have the same: that of one would mislead.
+    """
     if isinstance(yours, dict) and isinstance(expected, dict):
-        told = (difference(yours.get(key), wanted) for key, wanted in expected.items())
-        return next((text for text in told if text), "")
-    if not (is_numeric(yours) and is_numeric(expected)):
-        return ""
-    yours, expected = np.asarray(yours, float), np.asarray(expected, float)
-    if yours.shape != expected.shape:
-        return f"The shape is {yours.shape}, where {expected.shape} is expected."
-    if np.isnan(yours).any() and not np.isnan(expected).any():
-        return "There is a NaN (not a number) in it: 0 was divided by 0, or infinity by infinity."
-    return _factor(yours, expected)
+        wrong = [line for line in beside(yours, expected, tolerance) if not line.equal]
+        pairs = [(line.yours, line.expected) for line in wrong if is_numeric(line.expected)]
+    else:
+        pairs = [(yours, expected)] if is_numeric(expected) else []
+    odd = next((text for text in itertools.starmap(_odd_form, pairs) if text), "")
+    factors = {_factor(*pair) for pair in pairs}
+    return odd or (factors.pop() if len(factors) == 1 else "")
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,23 @@ _MISSING = _Instead("(missing)")
 _HIDDEN = _Instead("(something else)")
 
 
+def _odd_form(yours, expected):
+    """A shape that is not the expected one, or a NaN."""
+    if not is_numeric(yours):
+        return ""
+    yours, expected = np.asarray(yours, float), np.asarray(expected, float)
+    if yours.shape != expected.shape:
+        return f"The shape is {yours.shape}, where {expected.shape} is expected."
+    if np.isnan(yours).any() and not np.isnan(expected).any():
+        return "There is a NaN (not a number) in it: 0 was divided by 0, or infinity by infinity."
+    return ""
+
+
 def _factor(yours, expected):
     """The factor between the two, if it is one and the same everywhere and short to write."""
+    if not is_numeric(yours):
+        return ""
+    yours, expected = np.asarray(yours, float), np.asarray(expected, float)
     if not yours.size or not np.all(expected) or not np.all(np.isfinite(yours)):
         return ""
     ratio = float((yours / expected).flat[0])
