@@ -3,6 +3,8 @@
 import json
 import math
 
+import numpy as np
+
 from course_utils.exercises import returned
 from course_utils.exercises.model import Exercise, Mistake
 from course_utils.exercises.returned import Unusable
@@ -238,11 +240,24 @@ def log_cases(random):
             {
                 "about": f"{workers} workers, {about}",
                 "workers": workers,
-                "one": {"global batch": batch, "seconds": [one * 9, *[one] * 5]},
-                "many": {"global batch": batch * growth, "seconds": [many * 20 + 2, *[many] * 8]},
+                "one": {
+                    "global batch": batch,
+                    "seconds": [one * 9, *(one * part for part in VARYING["one"])],
+                },
+                "many": {
+                    "global batch": batch * growth,
+                    "seconds": [many * 20 + 2, *(many * part for part in VARYING["many"])],
+                },
             }
         )
     return cases
+
+
+# Around 1, which is their mean and their median; no single step is the same part of it in both runs.
+VARYING = {
+    "one": (1.0, 1.1, 0.95, 1.12, 1.0, 1.05, 0.9, 0.88),
+    "many": (0.94, 1.0, 1.06, 1.0, 1.03, 0.97, 0.9, 1.1),
+}
 
 
 def observe_efficiency(answer, case):
@@ -251,7 +266,7 @@ def observe_efficiency(answer, case):
 
 
 def expected_efficiency(case):
-    rates = {name: case[name]["global batch"] / case[name]["seconds"][-1] for name in ("one", "many")}
+    rates = {name: case[name]["global batch"] / steady(case[name]) for name in ("one", "many")}
     return {EFFICIENCY: rates["many"] / rates["one"] / case["workers"]}
 
 
@@ -259,14 +274,24 @@ def steady(run):
     return sum(run["seconds"][1:]) / (len(run["seconds"]) - 1)
 
 
-def by_last_step(one, many, workers):
-    faster = (many["global batch"] / many["seconds"][-1]) / (one["global batch"] / one["seconds"][-1])
+def by_throughput(one, many, workers):
+    faster = (many["global batch"] / steady(many)) / (one["global batch"] / steady(one))
     return faster / workers
 
 
-def by_time_an_example(one, many, workers):
-    ideal = one["seconds"][2] / one["global batch"] / workers
-    return ideal / (many["seconds"][2] / many["global batch"])
+def by_median(one, many, workers):
+    ideal = float(np.median(one["seconds"][1:])) / one["global batch"] / workers
+    return ideal / (float(np.median(many["seconds"][1:])) / many["global batch"])
+
+
+def by_one_step(choose):
+    """The efficiency from a single step of each run."""
+
+    def answer(one, many, workers):
+        rates = [run["global batch"] / choose(run["seconds"]) for run in (many, one)]
+        return rates[0] / rates[1] / workers
+
+    return answer
 
 
 READ_EFFICIENCY = Exercise(
@@ -286,7 +311,7 @@ READ_EFFICIENCY = Exercise(
     mistakes=[
         Mistake(
             "speed-up taken for efficiency",
-            lambda one, many, workers: by_last_step(one, many, workers) * workers,
+            lambda one, many, workers: by_throughput(one, many, workers) * workers,
             went_wrong=lambda case, seen, expected: (
                 f"{seen[EFFICIENCY]:.2f} is the speed-up: so many times the examples a second. An efficiency "
                 "is at most 1, the part of it that you paid for and got."
@@ -342,24 +367,52 @@ READ_EFFICIENCY = Exercise(
         ),
         Mistake(
             "a speed-up above n: upside down",
-            lambda one, many, workers: 1 / by_last_step(one, many, workers),
+            lambda one, many, workers: 1 / by_throughput(one, many, workers),
             went_wrong="Yours is above 1: so many times what ideal workers need. Turn the fraction round.",
             try_this="What you got over what you would get at best.",
         ),
         Mistake(
+            "a single step taken for the run",
+            by_one_step(lambda seconds: seconds[-1]),
+            went_wrong="You read off one step. Steps vary, so one of them is no measurement.",
+            try_this="Take the mean, or the median, of all steps but the first.",
+            variants=[by_one_step(min), by_one_step(lambda seconds: seconds[1])],
+            recognises=lambda cases, seen, expected: any(
+                all(
+                    abs(got[EFFICIENCY] - by_one_step(choose)(case["one"], case["many"], case["workers"]))
+                    < 1e-6
+                    for case, got in zip(cases, seen, strict=True)
+                )
+                for choose in (min, lambda seconds: seconds[-1], lambda seconds: seconds[1])
+            ),
+        ),
+        Mistake(
+            "the two runs swapped",
+            lambda one, many, workers: by_throughput(many, one, workers),
+            went_wrong="You compare the single worker with the many, the wrong way round.",
+            try_this="Many over one.",
+        ),
+        Mistake(
+            "the speed-up upside down",
+            lambda one, many, workers: 1 / (by_throughput(one, many, workers) * workers),
+            went_wrong="You divide the rate of one worker by that of many, and leave the workers out.",
+            try_this="Many over one, and then divide by the number of workers.",
+        ),
+        Mistake(
             "divided by the workers twice",
-            lambda one, many, workers: by_last_step(one, many, workers) / workers,
+            lambda one, many, workers: by_throughput(one, many, workers) / workers,
             went_wrong="You divide by the number of workers twice.",
             try_this="Speed-up over workers: once.",
         ),
         Mistake(
             "in per cent",
-            lambda one, many, workers: 100 * by_last_step(one, many, workers),
+            lambda one, many, workers: 100 * by_throughput(one, many, workers),
             went_wrong="That is the efficiency in per cent; the exercise asks for a number up to 1.",
             try_this="Leave the factor 100 out.",
         ),
     ],
-    also_right=[by_last_step, by_time_an_example],
+    also_right=[by_throughput, by_median],
+    tolerance=0.01,
 )
 
 
@@ -384,35 +437,38 @@ NONE = "none is enough"
 
 
 def deadline_cases(random):
-    """One where communication doubles the answer, one where latency makes it impossible, two easy ones."""
-    cases = []
-    for about, bandwidth, latency, target in (
-        ("a slow network", 1.25e8, 2e-5, 24),
-        ("a fast network", 3e9, 2e-5, 40),
-        ("a network with a long way", 1.25e9, 4e-4, None),
-        ("a fast network and a lot of time", 6e9, 2e-5, 2),
-    ):
-        alone = float(random.uniform(0.15, 0.3))
-        batch, gradients = 32, float(random.integers(20, 60)) * 1e6
-        case = {
-            "about": about,
-            "measured": {"1": alone, "2": 1.1 * alone, "4": 2.3 * alone},
-            "network": [latency, bandwidth],
-            "bytes": gradients,
-            "examples": int(random.integers(90, 120)) * 10_000,
-            "batch": batch,
-        }
-        case["deadline"] = deadline_of(case, target)
-        cases.append(case)
-    return cases
+    """Where communication doubles the answer, where latency makes it impossible, and every edge once."""
+    many = int(random.integers(3000, 4000)) * 10  # batches in the data
+    return [
+        deadline_case(random, "a slow network", 1.25e8, 2e-5, many, 24),
+        deadline_case(random, "a fast network", 3e9, 2e-5, many, 40),
+        deadline_case(random, "a network with a long way", 1.25e9, 4e-4, many, None),
+        deadline_case(random, "a lot of time", 6e9, 2e-5, many, 2, slack=1.19),
+        deadline_case(random, "few data", 6e9, 2e-5, 10, 4),
+        deadline_case(random, "more time than one worker needs", 6e9, 2e-5, 50, 1, slack=1.1),
+        deadline_case(random, "no time to lose", 6e12, 1e-9, 5 * MOST, MOST),
+    ]
 
 
-def deadline_of(case, target):
-    """A deadline that `target` workers just meet; or one that none of up to MOST can meet."""
+def deadline_case(random, about, bandwidth, latency, batches, target, slack=1.0):
+    """A case whose deadline `target` workers meet, exactly so unless there is slack; None: nobody does."""
+    alone = quantised(float(random.uniform(0.15, 0.3)))
+    case = {
+        "about": about,
+        "measured": {"1": alone, "2": quantised(1.1 * alone), "4": quantised(2.3 * alone)},
+        "network": [latency, bandwidth],
+        "bytes": float(random.integers(20, 60)) * 1e6,
+        "examples": batches * 32,
+        "batch": 32,
+    }
     times = {workers: epoch_time(case, workers) for workers in range(1, MOST + 1)}
-    if target is None:
-        return 0.9 * min(times.values())
-    return times[target] * (1.002 if target > 2 else 1.19)
+    case["deadline"] = slack * times[target] if target else 0.9 * min(times.values())
+    return case
+
+
+def quantised(seconds):
+    """Rounded to a power of 2, so that sums and products are exact and "just in time" is decided alike."""
+    return round(seconds * 2**20) / 2**20
 
 
 def epoch_time(case, workers):
@@ -426,7 +482,7 @@ def steps_of(case, workers):
 
 def ring_of(case):
     latency, bandwidth = case["network"]
-    return lambda workers: 2 * (workers - 1) * (latency + case["bytes"] / workers / bandwidth)
+    return lambda workers: quantised(2 * (workers - 1) * (latency + case["bytes"] / workers / bandwidth))
 
 
 def observe_deadline(answer, case):
@@ -469,6 +525,18 @@ def _words(workers):
     return workers if isinstance(workers, str) else f"{workers:g}"
 
 
+def always_none(measured, all_reduce, examples, batch, deadline):
+    found = [n for n in range(1, 513) if measured[1] + all_reduce(n) <= deadline]
+    min(found, default=None)  # a `return` is missing
+
+
+def strictly_before(measured, all_reduce, examples, batch, deadline):
+    for workers in range(1, 513):
+        if math.ceil(examples / (workers * batch)) * (measured[1] + all_reduce(workers)) < deadline:
+            return workers
+    return None
+
+
 WORKERS_FOR = Exercise(
     id="16.workers_for",
     title="Workers for a deadline",
@@ -485,6 +553,42 @@ WORKERS_FOR = Exercise(
     observe=observe_deadline,
     expected=expected_deadline,
     mistakes=[
+        Mistake(
+            "None for every deadline",
+            always_none,
+            went_wrong="You say for each deadline that no number of workers is enough. If you did not mean "
+            "that, a `return` is missing: a function without one gives None.",
+            try_this="Return the first number of workers that is in time.",
+        ),
+        Mistake(
+            "a last step left out",
+            search(steps=lambda examples, workers, batch: examples // (workers * batch)),
+            went_wrong=says("You round the number of steps down, so some examples are never seen."),
+            try_this="Round up: the last step may be a small one, but it is a step.",
+            variants=[search(steps=lambda examples, workers, batch: round(examples / (workers * batch)))],
+            recognises=lambda cases, seen, expected: any(
+                all(one[WORKERS] == guess(case) for case, one in zip(cases, seen, strict=True))
+                for guess in (_rounded_by(math.floor), _rounded_by(round))
+            ),
+        ),
+        Mistake(
+            "just in time is not in time",
+            strictly_before,
+            went_wrong=says("A job that ends exactly at its deadline is *within* it."),
+            try_this="`<=` instead of `<`.",
+        ),
+        Mistake(
+            "one worker never tried",
+            search(first=2),
+            went_wrong=says("You begin with two workers. One may be enough."),
+            try_this="Begin with 1.",
+        ),
+        Mistake(
+            "512 never tried",
+            search(most=MOST - 1),
+            went_wrong=says("You stop before 512. `range(1, 512)` ends with 511."),
+            try_this="`range(1, 513)`.",
+        ),
         Mistake(
             "communication left out",
             search(step=lambda measured, ring, workers: measured[1]),
@@ -585,6 +689,17 @@ def _first_in_time(case, step):
 def silent(case):
     """The answer when workers never talk."""
     return _first_in_time(case, lambda workers: case["measured"]["1"])
+
+
+def _rounded_by(rounding):
+    def guess(case):
+        for workers in range(1, MOST + 1):
+            steps = rounding(case["examples"] / (workers * case["batch"]))
+            if steps * (case["measured"]["1"] + ring_of(case)(workers)) <= case["deadline"]:
+                return workers
+        return NONE
+
+    return guess
 
 
 def _on_shared_cores(count):
