@@ -18,7 +18,7 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,13 +106,17 @@ def step(done: int) -> None:
 
     Tells whoever started this process, and injects the fault that is planned for this task and step, once
     over all attempts (once a process where nobody keeps count). Raises InjectedFault if that is its kind,
-    ConfigError when COURSE_FAULTS cannot be read. Without a plan and a parent it does nothing.
+    ConfigError when COURSE_FAULTS or `done` cannot be read. Without a plan and a parent it does nothing.
     """
     global _here
     setting = tuple(map(os.environ.get, (PROGRESS, PLAN, FIRED, "TF_CONFIG")))
     if _here is None or _here.setting != setting:
         _here = _Here(setting)
-    _here.step(int(done))
+    try:
+        done = int(done)
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigError(f"{done!r} is no number of steps.", expected="how many are done.") from None
+    _here.step(done)
 
 
 def callback():
@@ -161,9 +165,26 @@ def fired(folder: str | os.PathLike) -> dict[str, float]:
     return {text: float(at) for at, _, text in lines if text}  # one may be just being written
 
 
-def not_fired(plan: str, folder: str | os.PathLike) -> list[Fault]:
-    """The faults of a plan that have not struck, by the folder that keeps count."""
-    return [f for number, f in enumerate(parse_all(plan)) if not Path(folder, f"fault-{number}").exists()]
+def not_struck(
+    plan: str, folder: str | os.PathLike, steps: Callable[[str], Sequence[int | None]]
+) -> list[str]:
+    """A sentence for each fault of a plan that has not struck, by the folder that keeps count.
+
+    `steps` says what the last step was that a task reported, in each attempt; None for one without any.
+    """
+    left = [f for number, f in enumerate(parse_all(plan)) if not Path(folder, f"fault-{number}").exists()]
+    return [
+        f"The fault {str(fault)!r} has not struck: {_how_far(fault, steps(fault.name))}" for fault in left
+    ]
+
+
+def _how_far(fault: Fault, steps: Sequence[int | None]) -> str:
+    last = max((step for step in steps if step is not None), default=None)
+    if last is None:
+        return f"{fault.name} has reported no step. Its program has to call faults.step(k) after each."
+    if last >= fault.step:
+        return f"{fault.name} has ended before {fault.delay:g} s had passed after step {fault.step}."
+    return f"the last step that {fault.name} has reported is {last}."
 
 
 _RECORD = struct.Struct("qdq?")

@@ -154,19 +154,13 @@ class _Job:
 
     def tell_of_faults(self) -> None:
         """Say which planned faults have not struck: the job was not put to that test."""
-        for fault in faults.not_fired(",".join(self.options.faults), self.folder):
-            files = self.folder.glob(f"attempt-*-{tasks.file_name(fault.name)}.progress")
-            reported = [progress.step for file in files if (progress := faults.Progress.read(file))]
-            self.console.say(f"The fault {str(fault)!r} has not struck: {_how_far(fault, reported)}")
+        for sentence in faults.not_struck(",".join(self.options.faults), self.folder, self.last_steps):
+            self.console.say(sentence)
 
-
-def _how_far(fault: faults.Fault, reported: list[int]) -> str:
-    """Why a fault has not struck, given the last step of its task in each attempt."""
-    if not reported:
-        return f"{fault.name} has reported no step. The script has to call faults.step(k) after each."
-    if max(reported) >= fault.step:
-        return f"{fault.name} has ended before {fault.delay:g} s had passed after step {fault.step}."
-    return f"the last step that {fault.name} has reported is {max(reported)}."
+    def last_steps(self, task: str) -> list[int]:
+        """The last step that a task has reported, in each attempt with one."""
+        files = self.folder.glob(f"attempt-*-{tasks.file_name(task)}.progress")
+        return [progress.step for file in files if (progress := faults.Progress.read(file))]
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import operator
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -170,7 +171,10 @@ class LocalCluster:
         if self.link:
             run.as_written = self.link.as_written
         try:
-            return run.results()
+            results = run.results()
+            if fired is None:
+                warn_of_faults(self.faults, folder, _last_steps(workers), depth=4)
+            return results
         finally:
             if run.failed:
                 folders.keep(folder, kept)
@@ -215,6 +219,20 @@ class LocalCluster:
             log = output.Log(folder / f"{name}.log", "TF_CPP_MIN_LOG_LEVEL" in self.env)
             workers.append(Worker(task, job, log, _port_of(text, task), port))
         return workers
+
+
+def warn_of_faults(plan: str, folder: Path, steps: dict[str, list[int | None]], depth: int) -> None:
+    """None; a warning for each planned fault that has not struck, since the run was not put to that test.
+
+    It points at the line that is `depth` calls further out than ours.
+    """
+    for sentence in faults.not_struck(plan, folder, lambda task: steps.get(task, [])):
+        warnings.warn(sentence, stacklevel=depth + 2)
+
+
+def _last_steps(workers: list[Worker]) -> dict[str, list[int | None]]:
+    read = {worker.name: faults.Progress.read(worker.job.progress) for worker in workers}
+    return {name: [progress.step] if progress else [] for name, progress in read.items()}
 
 
 def _refuse_nesting() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from course_utils.cluster import diagnosis, faults, folders
 from course_utils.cluster.errors import plain
-from course_utils.cluster.local import LocalCluster
+from course_utils.cluster.local import LocalCluster, warn_of_faults
 from course_utils.cluster.outcomes import Outcome, ToTheEnd
 from course_utils.cluster.supervisor import CAUSE_GRACE, Worker
 from course_utils.errors import ClusterError, ConfigError
@@ -147,12 +147,17 @@ class Supervisor:
 
         try:
             keep_trying(attempt, self.restarts, self._note)
+            warn_of_faults(self.cluster.faults, fired, self._last_steps(), depth=1)
         except GaveUp as error:
             error.attempts = self.attempts
             raise plain(error) from None
         finally:
             shutil.rmtree(fired, ignore_errors=True)
         return [outcome.value for outcome in self.attempts[-1].ending.outcomes]
+
+    def _last_steps(self) -> dict[str, list[int | None]]:
+        outcomes = [outcome for attempt in self.attempts for outcome in attempt.ending.outcomes]
+        return {task: [o.step for o in outcomes if o.task == task] for task in self.cluster.tasks}
 
     def _watched(self, *arguments) -> "UntilFailure":
         return UntilFailure(*arguments, hang_after=self.hang_after)

@@ -78,6 +78,12 @@ def test_a_step_without_a_plan_does_nothing():
     faults.step(3)
 
 
+@pytest.mark.parametrize("done", ["x", None, float("nan"), float("inf")])
+def test_what_is_no_number_of_steps_is_refused(done):
+    with pytest.raises(ConfigError, match="is no number of steps"):
+        faults.step(done)
+
+
 def test_a_fault_strikes_its_task_at_its_step_once(plan):
     plan("exception worker:1@step:2, exception worker:0@step:1")
     faults.step(0)
@@ -170,7 +176,8 @@ def test_a_delayed_fault_counts_as_fired_when_it_strikes(plan, tmp_path):
     with pytest.raises(InjectedFault):
         faults.step(2)
     assert list(faults.fired(tmp_path)) == ["exception worker:1@step:2"]
-    assert [str(fault) for fault in faults.not_fired(text, tmp_path)] == ["stop worker:1@step:1+500s"]
+    (sentence,) = faults.not_struck(text, tmp_path, lambda task: [None, 2])
+    assert "'stop worker:1@step:1+500s' has not struck: worker 1 has ended before 500 s" in sentence
 
 
 def test_fit_counts_the_steps_of_all_epochs_and_goes_on_counting_where_it_resumed(plan, tmp_path):

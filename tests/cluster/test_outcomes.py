@@ -37,8 +37,13 @@ def test_survivors_of_a_killed_worker_tell_what_they_saw_and_when(tmp_path):
     assert str(kept) in survivor.error.cure and len(list(kept.glob("*.log"))) == 2
 
 
-def test_workers_that_return_have_values_and_no_error(tmp_path):
-    for outcome in cluster(log_dir=tmp_path).outcomes(train, steps=3):
+def test_workers_that_return_have_values_and_no_error_and_a_fault_that_was_not_met_is_told(tmp_path):
+    with pytest.warns(
+        UserWarning, match="'kill worker:1@step:9' has not struck: the last step.* is 2"
+    ) as warned:
+        outcomes = cluster(faults="kill worker:1@step:9", log_dir=tmp_path).outcomes(train, steps=3)
+    assert [warning.filename for warning in warned] == [__file__]
+    for outcome in outcomes:
         assert (outcome.status, outcome.value, outcome.error, outcome.step) == ("returned", 3, None, 2)
         assert outcome.seconds > 0 and "returned" in str(outcome)
     assert not list(tmp_path.iterdir())

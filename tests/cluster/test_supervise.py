@@ -36,8 +36,11 @@ def count(folder, steps=STEPS):
 
 
 def test_all_workers_start_again_with_new_processes_and_ports_and_go_on(tmp_path):
-    job = supervisor("kill worker:1@step:3", max_restarts=1)
-    results = job.run(count, tmp_path)
+    job = supervisor("kill worker:1@step:3, kill worker:0@step:99", max_restarts=1)
+    told = f"'kill worker:0@step:99' has not struck: the last step that worker 0 has reported is {STEPS - 1}"
+    with pytest.warns(UserWarning, match=told) as warned:
+        results = job.run(count, tmp_path)
+    assert [warning.filename for warning in warned] == [__file__]
     crashed, finished = job.attempts
     assert (crashed.ending.how, crashed.ending.culprit) == ("crashed", "worker 1")
     assert crashed.ending.reason == "Worker 1 was killed by SIGKILL."

@@ -265,7 +265,7 @@ def test_faults_that_have_not_struck_are_told_with_how_far_it_got(job):
         "'kill worker:1@step:40': the last step that worker 1 has reported is 3.",
         "'kill worker:1@step:3+500s': worker 1 has ended before 500 s had passed after step 3.",
         "'kill worker:0@step:1': worker 0 has reported no step. "
-        "The script has to call faults.step(k) after each.",
+        "Its program has to call faults.step(k) after each.",
     ]
 
 
