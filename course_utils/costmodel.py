@@ -45,11 +45,13 @@ class Network:
 
 def ring(workers: int, size: float, network: Network) -> float:
     """Seconds for a ring all-reduce of `size` bytes: 2(n-1) rounds, each with 1/n of the array."""
+    _check_array("ring", workers, size)
     return 2 * (workers - 1) * network.message(size / workers) if workers > 1 else 0.0
 
 
 def tree(workers: int, size: float, network: Network) -> float:
     """Seconds for a sum up a binary tree and a broadcast down it: 2 log2(n) rounds with the whole array."""
+    _check_array("tree", workers, size)
     return 2 * math.ceil(math.log2(workers)) * network.message(size) if workers > 1 else 0.0
 
 
@@ -59,6 +61,7 @@ def hierarchical(workers: int, size: float, network: Network, *, group: int, inn
     `inner` is the network in a machine, `network` the one between machines. Within a machine the reduction
     and the broadcast are rings too, cut in two: n-1 rounds each.
     """
+    _whole("hierarchical", workers=workers, group=group)
     if workers % group:
         raise ConfigError(
             f"{workers} workers cannot be dealt out in groups of {group}.",
@@ -134,7 +137,8 @@ def step(
     its own. On shared cores more workers do not compute more, which is why a laptop's times may not be
     extrapolated as they are.
     """
-    _whole("step", workers=workers)
+    _whole("step", workers=workers, **({} if cores is None else {"cores": cores}))
+    _not_negative("step", batch=batch)
     shared = 1.0 if cores is None else max(1.0, workers / cores)
     work = job.work(batch) * shared
     talk = _by_name(all_reduce)(workers, job.gradient_bytes, network)
@@ -186,6 +190,7 @@ class Failures:
 
     def of_job(self, workers: int) -> float:
         """Mean seconds between failures of the job: any worker's death is the job's."""
+        _whole("Failures", workers=workers)
         return self.between / workers
 
     def young(self, workers: int) -> float:
@@ -208,6 +213,8 @@ class Failures:
         """
         _positive("overhead", interval=interval)
         failure = self.of_job(workers)
+        if max(interval + self.checkpoint, self.restart) > 700 * failure:
+            return math.inf  # longer than a float can say
         grown = math.expm1((interval + self.checkpoint) / failure)
         return failure * math.exp(self.restart / failure) * grown / interval
 
@@ -244,6 +251,9 @@ def simulate(
     `interval` seconds of work lie between checkpoints (None: Daly's).
     """
     _whole("simulate", workers=workers, steps=steps)
+    _not_negative("simulate", batch=batch)
+    if interval is not None:
+        _positive("simulate", interval=interval)
     random = np.random.default_rng(seed)
     work, talk = job.work(batch), _by_name(all_reduce)(workers, job.gradient_bytes, network)
     exposed = talk - min(talk * job.overlap, work)
@@ -280,7 +290,7 @@ def _with_failures(run, durations, failures, workers, interval, random) -> Simul
     mean = failures.of_job(workers)
     clock = lost = 0.0
     deaths, next_death = 0, random.exponential(mean)
-    segments = _segments(durations, interval or failures.daly(workers))
+    segments = _segments(durations, failures.daly(workers) if interval is None else interval)
     for segment in segments:
         restart, needed = 0.0, segment + failures.checkpoint
         _refuse_no_progress(failures.restart + needed, mean)
@@ -296,7 +306,6 @@ def _with_failures(run, durations, failures, workers, interval, random) -> Simul
 
 def _segments(durations: np.ndarray, interval: float) -> list[float]:
     """The work between checkpoints: whole steps, the last of which crosses a multiple of `interval`."""
-    _positive("simulate", interval=interval)
     number = np.floor(np.cumsum(durations) / interval - 1e-9)
     first = np.flatnonzero(np.diff(number, prepend=-1.0))
     return np.add.reduceat(durations, first).tolist()
@@ -400,6 +409,11 @@ def _by_name(name: str):
     if name not in ALL_REDUCES:
         raise ConfigError(f"There is no all-reduce {name!r}.", expected=f"one of {', '.join(ALL_REDUCES)}.")
     return ALL_REDUCES[name]
+
+
+def _check_array(what: str, workers: int, size: float) -> None:
+    _whole(what, workers=workers)
+    _not_negative(what, size=size)
 
 
 def _positive(what: str, **values) -> None:

@@ -76,6 +76,10 @@ def test_dalys_interval_is_the_best_one_and_youngs_nearly():
     assert failures.young(1000) == pytest.approx(best, rel=0.1)
 
 
+def test_a_job_that_cannot_end_has_no_finite_overhead():
+    assert Failures(1, 30, 3).overhead(1000, 1e6) == np.inf
+
+
 def test_the_same_seed_is_the_same_run_and_another_is_not():
     runs = [costmodel.simulate(JOB, 16, 32, NETWORK, steps=50, seed=seed) for seed in (1, 1, 2)]
     assert runs[0] == runs[1] != runs[2]
@@ -135,6 +139,16 @@ def test_ten_thousand_workers_are_simulated_worker_by_worker():
         (lambda: Failures(0, 1, 1), "between=0"),
         (lambda: costmodel.step(JOB, 0, 1, NETWORK), "workers=0"),
         (lambda: costmodel.step(JOB, 2, 1, NETWORK, all_reduce="star"), "no all-reduce 'star'"),
+        (lambda: costmodel.step(JOB, 2, 1, NETWORK, cores=0), "cores=0"),
+        (lambda: costmodel.step(JOB, 2, -5, NETWORK), "batch=-5"),
+        (lambda: costmodel.ring(-3, 1e6, NETWORK), "workers=-3"),
+        (lambda: costmodel.tree(4, -1e6, NETWORK), "size=-1000000.0"),
+        (lambda: costmodel.hierarchical(4, 1e6, NETWORK, group=0, inner=NETWORK), "group=0"),
+        (lambda: Failures(1, 30, 3).daly(0), "workers=0"),
+        (
+            lambda: costmodel.simulate(JOB, 2, 1, NETWORK, steps=1, failures=Failures(1e6, 1, 1), interval=0),
+            "interval=0",
+        ),
         (
             lambda: costmodel.simulate(
                 JOB, 10**6, 32, NETWORK, steps=10, failures=Failures(1000, 10, 10), interval=1e6
