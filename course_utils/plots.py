@@ -298,7 +298,12 @@ def curves_over_reference(
             colour = SERIES[(0, 3, 1, 2)[i % 4]]  # grey last: the reference is grey
             axis.plot(range(1, len(values) + 1), values, LINES[i % 4], color=colour, lw=2.2, label=label)
         axis.set(title=title, xlabel=xlabel)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     np.atleast_1d(axes)[0].set(ylabel=ylabel)
+    if len({tuple(curves) for curves in panels.values()}) > 1:  # other curves in each panel
+        for axis in axes:
+            axis.legend()
+        return figure
     handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     return figure

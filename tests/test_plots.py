@@ -310,6 +310,13 @@ def test_holes_and_duplicates_have_colours_of_their_own():
     assert look == [[once, once, twice, hole, once], [hole] * 5]
 
 
+def test_files_are_divided_only_in_the_panels_that_have_some():
+    workers = [[[0, 1], [2]], [[3, 4]]]
+    panels = {"files": workers, "memory": workers}
+    figure = plots.record_grid(panels, records=5, files={"files": [3, 2]})
+    assert [len(axis.lines) for axis in figure.axes] == [1, 0]
+
+
 def test_a_record_stands_in_its_workers_row_with_the_step_in_which_it_came_first():
     figure = plots.record_grid({"one": [[[0, 1], [1]], [[3]]]}, records=4, columns=1)
     cells = [
@@ -367,3 +374,9 @@ def test_an_update_is_as_high_as_it_is_stale_in_the_colour_of_its_worker(drawn):
     assert [to_hex(bar.get_facecolor()).upper() for bar in bars] == [
         plots.worker_colour(i) for i in (0, 1, 0)
     ]
+
+
+def test_panels_with_other_curves_have_a_legend_each():
+    figure = plots.curves_over_reference({"left": {"a": [1, 2]}, "right": {"b": [2, 1]}}, [1, 2], "loss")
+    legends = [[text.get_text() for text in axis.get_legend().get_texts()] for axis in figure.axes]
+    assert legends == [["one device", "a"], ["one device", "b"]] and not figure.legends
