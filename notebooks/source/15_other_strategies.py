@@ -75,6 +75,7 @@ def train(strategy, pause=0.0):
 # - **MultiWorkerMirroredStrategy**: a copy in each process, on any number of machines (lesson 09).
 
 # %%
+tf.get_logger().setLevel("ERROR")  # it tells how it is built
 central = tf.distribute.experimental.CentralStorageStrategy(devices, "CPU:0")
 runs = {
     "one device": train(tf.distribute.OneDeviceStrategy(devices[0])),
