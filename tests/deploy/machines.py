@@ -79,10 +79,8 @@ class Machines:
         return {pid for name in self.addresses for pid in _processes(name)}
 
     def _signal(self, number: int) -> bool:
-        """Whether there was anybody to signal."""
-        for process in self.started:
-            process.poll()  # or it would stay in the list after its end
-        pids = self.running()
+        """Whether there was anybody to signal. Also who has not come to his machine yet."""
+        pids = {process.pid for process in self.started if process.poll() is None} | self.running()
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)  # one that is stopped would not notice

@@ -81,8 +81,6 @@ class Slurm:
         return self
 
     def __exit__(self, *_) -> None:
-        if not any(process.poll() for process in self.machines.started):
-            self.call("scancel", "--user=root", check=False)
         self.machines.close()
 
     def call(self, *command: str, check: bool = True, **options) -> str:
