@@ -77,6 +77,9 @@ def test_two_jobs_on_one_node_use_other_ports():
         ({"SLURM_STEP_NODELIST": "n[08-09]"}, "names 2 nodes and says for 3"),
         ({"SLURM_PROCID": "6"}, "SLURM_PROCID is 6, of 6 tasks"),
         ({"SLURM_PROCID": "1"}, "--distribution=block"),
+        ({"SLURM_NODEID": "one"}, "SLURM_NODEID is 'one'"),
+        ({"SLURM_NODEID": "3"}, "SLURM_NODEID is 3, of 3 nodes"),
+        ({"SLURM_STEP_NODELIST": "n[10-08]"}, "counts downwards"),
         ({"SLURM_JOB_ID": "x"}, "SLURM_JOB_ID is 'x'"),
     ],
 )
@@ -111,7 +114,7 @@ def test_outside_of_a_job_the_command_says_so_and_fails():
         timeout=60,
     )
     assert ran.returncode == 1 and ran.stdout == ""
-    assert "was not started by srun" in ran.stderr
+    assert "was not started by srun" in ran.stderr and "Warning" not in ran.stderr
 
 
 def test_the_script_asks_for_what_was_planned():
