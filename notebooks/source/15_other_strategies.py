@@ -385,7 +385,7 @@ for victim in ("worker 1", "ps 0"):
     ends[victim] = {outcome.task: outcome for outcome in outcomes}
     value = ends[victim]["chief"].value
     told = value if isinstance(value, str) else f"{len(value)} of 40 steps done"
-    print(f"{victim} {ends[victim][victim].status}: {told}")
+    print(f"{victim} is killed: {told}")
 
 log = ends["worker 1"]["chief"].value
 before, after = log[: STEPS + 1], log[STEPS + 1 :]
