@@ -59,7 +59,7 @@ batch = course(
 print(*batch.splitlines()[1:], sep="\n")  # all but the line that names the shell
 
 # %% [markdown]
-# Three lines are worth a look. `--signal=TERM@120`: every worker is told two minutes before the end, and writes a checkpoint (lesson 10). `--requeue` and the loop: the job goes on after a failure or a preemption (lesson 11). And `TF_CONFIG=$(…)`, made on each task from what `srun` tells it. Here is that, for the four tasks of such a job:
+# Three lines are worth a look. `--signal=TERM@120`: every worker is told two minutes before the end, and writes a checkpoint (lesson 11). `--requeue` and the loop: the job goes on after a preemption or a failure. And `TF_CONFIG=$(…)`, made on each task from what `srun` tells it (so the nodes need this package, which the script imports anyway). Here is that, for the four tasks of such a job:
 
 
 # %%
@@ -195,21 +195,24 @@ cu.plots.show(
 job = measured.job()
 fast = cu.costmodel.Network.of("25Gbit")
 counts = (1, 2, 3, 4)
+here = [step["measured"] / 1e3 for step in list(steps.values())[:4]]  # the loopback
 throughput = {
-    "on this laptop": [n / measured.step(n, EXAMPLES).seconds for n in counts],
-    "a machine each, 25 Gbit/s": [
+    "on this machine, measured": [
+        n / step for n, step in zip(counts, here, strict=True)
+    ],
+    "a machine each, predicted": [
         n / cu.costmodel.step(job, n, EXAMPLES, fast).seconds for n in counts
     ],
 }
 speed_up = {name: np.array(rates) / rates[0] for name, rates in throughput.items()}
 cu.plots.show(
     cu.plots.against_workers(counts, speed_up, "speed-up", ideal=counts),
-    alt="Speed-up against workers. On the laptop it stays near or under one, as the "
-    "workers share its cores; on machines of their own it follows the ideal line.",
+    alt="Speed-up against workers. On this machine it stays far below the ideal line, "
+    "as the workers share its cores; on machines of their own it follows that line.",
 )
 
 # %% [markdown]
-# **No.** Four workers here share the same cores: what grows is the crowd, not the machine. Take from the laptop what one worker needs *alone*, and what it sends. Never its curve.
+# **No.** The workers here share the same cores, for computing *and* for adding up: what grows is the crowd, not the machine. (The other line supposes 25 Gbit/s between machines.) Take from the laptop what one worker needs *alone*, and what it sends. Never its curve.
 #
 # ## To a thousand workers
 #
