@@ -464,13 +464,12 @@ ONE_FILE = Exercise(
     mistakes=[
         Mistake(
             "one file dealt out by files",
-            with_policy("FILE"),
+            lambda dataset: dataset,
             went_wrong="Worker 0 stops: FILE gives whole files to workers, and there are more workers than "
             "files. AUTO, which is what a dataset has if nothing is set, is FILE for everything that is read "
             "from files.",
             try_this="Take the policy that cuts batches instead of files, and do not forget to return the "
             "dataset that has it.",
-            variants=[lambda dataset: dataset],
             recognises=lambda cases, seen, expected: seen[0][ENDED] == TOO_FEW_FILES,
         ),
         Mistake(
@@ -481,7 +480,6 @@ ONE_FILE = Exercise(
                 "leaves it to you): everyone reads everything, and an epoch is two."
             ),
             try_this="Somebody has to shard. Take the policy that halves every batch.",
-            variants=[with_policy("HINT")],
             recognises=the_one(lambda seen: seen[TWICE] == RECORDS and seen[NOBODY] == 0),
         ),
         Mistake(
@@ -502,7 +500,6 @@ ONE_FILE = Exercise(
                 "out once more."
             ),
             try_this="One of the two is enough: the policy.",
-            variants=[with_policy("DATA", lambda dataset: dataset.take(2))],
             recognises=the_one(lambda seen: seen[NOBODY] and not seen[TWICE]),
         ),
         Mistake(
@@ -523,10 +520,6 @@ ONE_FILE = Exercise(
                 f"{GLOBAL_BATCH - 1}. The dataset was batched already, for both workers together."
             ),
             try_this="Leave the batches as they are; the policy halves them.",
-            variants=[
-                with_policy("DATA", lambda dataset: dataset.unbatch().batch(2 * GLOBAL_BATCH)),
-                with_policy("DATA", lambda dataset: dataset.unbatch().batch(2)),
-            ],
             recognises=the_one(lambda seen: not seen[NOBODY] and not seen[TWICE]),
         ),
     ],

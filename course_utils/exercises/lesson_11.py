@@ -14,6 +14,7 @@ ATTEMPTS_LIMIT = 60  # starts after which nobody believes any more that it will 
 WELL, GAVE_UP = "it returned", "RuntimeError"
 KEEPS_THE_PORT = "a worker could not start: its port is taken by the process that it had before"
 WAITS_FOR_EVER = "it waits for ever"
+WAITS_AGAIN = "it waits once more for the same processes: nothing was started anew"
 FOR_EVER = "it starts workers again and again, without end"
 
 
@@ -62,6 +63,10 @@ class Job:
         processes = list(processes)
         if not all(isinstance(process, Process) for process in processes):
             raise returned.Unusable("job.wait needs a list of what job.start gave.")
+        if not self._starts:
+            raise returned.Unusable("job.wait was called before any worker was started.")
+        if not self._fresh:
+            raise NoEnd(WAITS_AGAIN)
         if self._fresh != set(range(self.workers)):  # somebody is missing: no collective can be completed
             raise NoEnd(WAITS_FOR_EVER)
         codes = self._script[min(self._attempt, len(self._script) - 1)]
@@ -136,6 +141,14 @@ def expected_supervise(case):
 
 def _everybody(job):
     return [job.start(i) for i in range(job.workers)]
+
+
+def waits_again(job, max_restarts):
+    running = _everybody(job)
+    for restarts in range(max_restarts + 1):
+        if not any(job.wait(running)):
+            return restarts
+    raise RuntimeError
 
 
 def restarts_only_the_dead(job, max_restarts):
@@ -284,6 +297,14 @@ SUPERVISE = Exercise(
             try_this="End all, then start all.",
             variants=[restarts_only_failed_ones],
             recognises=lambda cases, seen, expected: _like(cases, seen, expected, WAITS_FOR_EVER),
+        ),
+        Mistake(
+            "nothing is started anew",
+            waits_again,
+            went_wrong="After a failure you wait once more for the same processes. Waiting brings nobody "
+            "back: an exit code does not change.",
+            try_this="End all, then start all, and wait for the new processes.",
+            recognises=lambda cases, seen, expected: _like(cases, seen, expected, WAITS_AGAIN),
         ),
         Mistake(
             "an orphan keeps the port",

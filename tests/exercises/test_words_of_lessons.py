@@ -140,3 +140,10 @@ def test_one_step_and_one_record_are_written_in_the_singular():
     case, expected = {"batch": 3}, {}
     words = mistake.explained(case, {"steps of each worker": [1, 1], "records never seen": 1}, expected)
     assert "1 step and" in words and "1 record is never seen" in words
+
+
+@pytest.mark.parametrize("form", [lambda data: list(data.take(5)), iter])
+def test_what_is_still_to_come_is_a_dataset(form):
+    answer = EXERCISES["10.resume"].reference
+    verdict = verdict_on("10.resume", lambda *args: form(answer(*args)))
+    assert not verdict.passed and "the dataset of the batches to come" in verdict.message
