@@ -94,8 +94,9 @@ two = cu.LocalCluster(workers=2, output="quiet")
 policies = by_job(two.run(distribute, JOBS, batch=8))
 one_device = [batch.numpy().tolist() for batch in numbers(four).batch(8)]
 panels = policies | {"no strategy": {"one device": one_device}}
+from_files = {title: [6, 6, 6, 6] for title in panels if "memory" not in title}
 cu.plots.show(
-    cu.plots.record_grid(panels, 24, files=[6, 6, 6, 6]),
+    cu.plots.record_grid(panels, 24, files=from_files),
     alt="Under FILE worker 0 gets files 0 and 2, worker 1 files 1 and 3. Under DATA "
     "each batch of one device is halved. Under OFF both workers get all records. AUTO "
     "is FILE for files, DATA for data in memory.",
@@ -404,14 +405,14 @@ cu.plots.show(
 # | `distributed_epoch` (`DYNAMIC`) | **exactly once** | **at most once**: what it had in hand is lost, nothing doubled |
 # | `parallel_epochs` (`OFF`) | once *from each* tf.data worker | it begins anew: more duplicates |
 #
-# A dispatcher that restarts forgets the job, unless it has `fault_tolerant_mode=True` and a `work_dir`.
+# In `distributed_epoch` whichever tf.data worker is ready takes the next file: with files as small as these, one may prepare nearly all. A dispatcher that restarts forgets the job, unless it has `fault_tolerant_mode=True` and a `work_dir`.
 #
 # The slow consumer took what it could, and held up nobody. *Synchronous* training cannot profit: all take equally many steps. Lesson 13 gives slow workers smaller batches instead.
 
 # %% [markdown]
 # ## Exercise 08.1 · Shard by hand
 #
-# Write the function for `distribute_datasets_from_function`. `records` is a dataset of single records, equal on all workers; `global_batch` counts for all replicas of all workers. Return this worker's part: all workers together get each record exactly once, nobody gets more than one record more than another, shuffled anew in every epoch (records, not batches), in batches for one replica. About 3 lines.
+# Write the function for `distribute_datasets_from_function`. `records` is a dataset of single records, equal on all workers; `global_batch` counts for all replicas of all workers. Return this worker's part: all workers together get each record exactly once, nobody gets more than one record more than another, well shuffled and anew in every epoch (records, not batches), in batches for one replica. About 3 lines.
 
 
 # %% tags=["exercise"] exercise_id="08.my_share"
