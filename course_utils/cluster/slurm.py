@@ -123,6 +123,8 @@ def _numbers(inside: str, text: str) -> list[str]:
                 f"{entry!r} in {text!r} is no number and no range.", expected='"07" or "01-04".'
             )
         first, last = match[1], match[2] or match[1]
+        if int(last) < int(first):
+            raise ConfigError(f"{entry!r} in {text!r} counts downwards.", expected="the lower number first.")
         found += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
     return found
 
@@ -164,11 +166,15 @@ def _check_counts(hosts: list[str], counts: list[int], index: int) -> None:
 
 def _check_place(environment: Mapping[str, str], addresses: list[str], index: int, first: int) -> None:
     """The address must be on the node where this task really is, which another distribution would break."""
-    node, local = environment.get("SLURM_NODEID"), environment.get("SLURM_LOCALID")
-    if node is None or local is None:
+    if not {"SLURM_NODEID", "SLURM_LOCALID"} <= set(environment):
         return
+    node, local = _number(environment, "SLURM_NODEID"), _number(environment, "SLURM_LOCALID")
     hosts = expand_hosts(_either(environment, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"))
-    here = f"{hosts[int(node)]}:{first + int(local)}"
+    if node >= len(hosts):
+        raise ConfigError(
+            f"SLURM_NODEID is {node}, of {len(hosts)} nodes.", expected="one from 0, below that."
+        )
+    here = f"{hosts[node]}:{first + local}"
     if here != addresses[index]:
         raise ConfigError(
             f"Task {index} runs at {here}, and its turn in the list is {addresses[index]}.",
