@@ -44,6 +44,16 @@ def likely_cause_of_death(worker) -> str:
     }.get(worker.process.exit_code, "")
 
 
+def likely_cause_of_error(message: str) -> str:
+    """What an exception comes from that does not say so itself, and what helps; empty where that is open."""
+    if "Attempt to convert a value (PerReplica" in message:
+        return (
+            "Keras 3 as it comes cannot `fit` on several workers (keras-team/keras#20585); call "
+            "course_utils.keras_multiworker.enable() first, in each worker."
+        )
+    return ""
+
+
 def what_it_raised(worker) -> str:
     """The exception of a worker in one line."""
     kind = worker.error.kind
@@ -59,6 +69,8 @@ def _headline(message: str) -> str:
     if lines and lines[0].startswith("Graph execution error"):
         frames = [number for number, line in enumerate(lines) if line.startswith("  File ")]
         lines = [line for line in lines[frames[-1] + 1 if frames else 1 :] if line.strip()] or lines
+    if lines and lines[0].rstrip().endswith(("{", "(", "[")):  # it goes on, and says what is wrong at its end
+        lines = [" ".join(line.strip() for line in lines)]
     return _NODE.sub("", lines[0]).strip().rstrip(".") if lines else ""
 
 

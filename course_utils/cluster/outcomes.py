@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_utils.cluster import diagnosis, faults
-from course_utils.cluster.errors import ClusterTimeout
+from course_utils.cluster.errors import ClusterTimeout, WorkerDied
 from course_utils.cluster.supervisor import Run, Worker
 from course_utils.errors import CourseError
 
@@ -94,6 +94,8 @@ class ToTheEnd(Run):
         return min((moment for moment in moments if moment >= 0), default=None)  # below 0: an earlier attempt
 
     def _ending(self, worker: Worker) -> tuple[str, CourseError | None]:
+        if worker.finished and "sys.exit" in worker.stages:
+            return "exited", WorkerDied(f"{worker.name.capitalize()} called sys.exit() and did not return.")
         if worker.finished:
             return "returned", None
         if worker.error:

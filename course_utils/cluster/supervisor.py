@@ -283,7 +283,7 @@ class Run:
         remote = worker.error
         error = WorkerError(
             diagnosis.what_it_raised(worker),
-            cause=cause,
+            cause=cause or diagnosis.likely_cause_of_error(remote.message),
             cure=f"The workers' output is kept in {self.kept}.",
         )
         error.task, error.remote_traceback = worker.name, cells.readable(remote.traceback)

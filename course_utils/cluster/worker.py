@@ -218,6 +218,7 @@ def _folder_of_run(job: Job):
 def _send_exit(error: SystemExit, job: Job, caller: Caller) -> bool:
     """Whether it counts as a return: `sys.exit()` does."""
     if error.code in (None, 0):
+        caller.stage("sys.exit")
         _send_result(None, job, caller)
         return True
     described = describe_error(error)

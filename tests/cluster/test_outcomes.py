@@ -37,6 +37,34 @@ def test_survivors_of_a_killed_worker_tell_what_they_saw_and_when(tmp_path):
     assert str(kept) in survivor.error.cure and len(list(kept.glob("*.log"))) == 2
 
 
+def test_one_that_leaves_by_sys_exit_has_not_returned():
+    def leave():
+        faults.step(1)
+        if jobs.me() == "worker 1":
+            raise SystemExit(0)
+        return "done"
+
+    returned, left = cluster().outcomes(leave)
+    assert (returned.status, returned.value, returned.error) == ("returned", "done", None)
+    assert (left.status, left.value, left.step) == ("exited", None, 1)
+    assert "Worker 1 called sys.exit() and did not return." in str(left)
+
+
+def test_a_fit_without_the_mend_names_it():
+    def fit():
+        import keras
+        import numpy as np
+
+        with jobs.join().scope():
+            model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+        model.fit(np.ones((4, 1)), np.ones((4, 1)), verbose=0)
+
+    with pytest.raises(WorkerError, match=r"PerReplica.*unsupported type") as raised:
+        cluster(timeout=60).run(fit)
+    assert "keras_multiworker.enable()" in raised.value.cause
+
+
 def test_workers_that_return_have_values_and_no_error_and_a_fault_that_was_not_met_is_told(tmp_path):
     with pytest.warns(
         UserWarning, match="'kill worker:1@step:9' has not struck: the last step.* is 2"

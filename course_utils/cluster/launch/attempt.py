@@ -285,7 +285,7 @@ def likely_cause(member: Member) -> str:
         return "the disk is full."
     if member.vanished:
         return "os._exit, or native code that ends the process: the script did not come to its end."
-    return diagnosis.likely_cause_of_death(member)
+    return diagnosis.likely_cause_of_error(said) or diagnosis.likely_cause_of_death(member)
 
 
 def shell_code(code: int) -> int:
