@@ -3,23 +3,32 @@
 All are judged by what they compute: a block's output against NumPy, a recipe's loss against one device.
 """
 
+import contextlib
 import functools
 import math
 from unittest import mock
 
 import numpy as np
 
+from course_utils import errors
 from course_utils.exercises import returned
 from course_utils.exercises.lesson_05 import quietly, strategy_of
 from course_utils.exercises.model import Exercise, Mistake, lazy
 
 tf = lazy("tensorflow")
 keras = lazy("keras")
+devices = lazy("course_utils.devices")
 models = lazy("course_utils.models")
 schedules = lazy("course_utils.schedules")
 
 SYNCHRONISED = "BatchNormalization layers that ask all replicas"
 ALL, SOME, NONE, THERE_ARE_NONE = "all", "some", "none of them", "there are no such layers"
+
+
+def ready_for_replicas():
+    """None; where TensorFlow has not started yet, it will have the devices that the last exercise needs."""
+    with contextlib.suppress(errors.DeviceError):
+        devices.simulate(4)
 
 
 def layers_of(model):
@@ -44,7 +53,6 @@ OUT_SHAPE = "shape of the output, without the batch"
 KERNELS = "kernels"
 OUTPUT = "output at one place, a number a channel"
 MEANS = "output, mean of each channel"
-ONE_BY_ONE = "1 x 1"
 EPSILON, GAMMA, BETA, MEAN, VARIANCE = 1e-3, 1.5, 0.25, 0.1, 2.0  # of every BatchNormalization in the check
 
 
@@ -63,12 +71,18 @@ def block_cases(random):
 
 def observe_block(answer, case):
     """The block with given weights, in evaluation: the same weights for all kernels of one shape."""
+    ready_for_replicas()
     channels = case["x"].shape[-1]
     pixels = keras.Input((6, 6, channels))
     try:
         output = answer(pixels, case["filters"], case["stride"])
     except ValueError as error:
         return {OUT_SHAPE: cannot_be_added(error)}
+    if isinstance(output, keras.Model):
+        raise returned.Unusable(
+            "residual_block should give a tensor, but gave a whole Keras model: return the block's output, "
+            "without `keras.Model(…)` around it."
+        )
     if not isinstance(output, keras.KerasTensor):
         raise returned.Unusable(f"residual_block should give a tensor, but gave {returned.describe(output)}.")
     model = keras.Model(pixels, output)
@@ -151,16 +165,25 @@ def expected_block(case):
 
 
 def a_block(
-    shortcut="where needed", strides=(True, False), ends="relu of the sum", norm=True, synchronized=True
+    shortcut="where needed",
+    strides=(True, False),
+    ends="relu of the sum",
+    norm=True,
+    synchronized=True,
+    size=1,
+    between=True,
+    plain_shortcut=False,
+    when=lambda stride, channels, filters: stride != 1 or channels != filters,
 ):
     """A residual block that may differ from the right one in one place."""
 
     def residual_block(x, filters, stride):
-        def convolution(x, size, stride):
+        def convolution(x, size, stride, norm=norm):
             x = keras.layers.Conv2D(filters, size, stride, padding="same", use_bias=not norm)(x)
             return keras.layers.BatchNormalization(synchronized=synchronized)(x) if norm else x
 
-        inner = keras.layers.ReLU()(convolution(x, 3, stride if strides[0] else 1))
+        inner = convolution(x, 3, stride if strides[0] else 1)
+        inner = keras.layers.ReLU()(inner) if between else inner
         inner = convolution(inner, 3, stride if strides[1] else 1)
         if shortcut == "none":
             return keras.layers.ReLU()(inner)
@@ -168,9 +191,9 @@ def a_block(
             x = keras.layers.MaxPooling2D(1, stride)(x)
             x = keras.ops.pad(x, [[0, 0], [0, 0], [0, 0], [0, filters - x.shape[-1]]])
         elif shortcut == "always" or (
-            shortcut in ("where needed", "old size") and (stride != 1 or x.shape[-1] != filters)
+            shortcut in ("where needed", "old size") and when(stride, x.shape[-1], filters)
         ):
-            x = convolution(x, 1, 1 if shortcut == "old size" else stride)
+            x = convolution(x, size, 1 if shortcut == "old size" else stride, norm and not plain_shortcut)
         if ends == "relu, then the sum":
             return keras.layers.Add()([x, keras.layers.ReLU()(inner)])
         total = keras.layers.Add()([x, inner])
@@ -194,12 +217,12 @@ def with_a_bias(x, filters, stride):
 
 
 def lacks_the_projection(cases, seen, expected):
-    """Right where what comes in fits; where it does not, no 1 x 1 convolution, or a sum that fails."""
+    """Right where what comes in fits; where it does not, no third convolution, or a sum that fails."""
     fits = [
         same_block(s, e) for c, s, e in zip(cases, seen, expected, strict=True) if not needs_projection(c)
     ]
     rest = [s for c, s in zip(cases, seen, strict=True) if needs_projection(c)]
-    return all(fits) and all(not any(ONE_BY_ONE in text for text in s.get(KERNELS, [])) for s in rest)
+    return all(fits) and all(len(s.get(KERNELS, [])) <= 2 for s in rest)
 
 
 def same_block(seen, expected):
@@ -252,6 +275,39 @@ RESIDUAL_BLOCK = Exercise(
             "normalise that too.",
             variants=[a_block(shortcut="pooled and padded")],
             recognises=lacks_the_projection,
+        ),
+        Mistake(
+            "projection by 3 x 3",
+            a_block(size=3),
+            went_wrong="What came in is projected by a 3 x 3 convolution. It is right in place and stride, "
+            "but only the channels have to be made to fit: a 1 x 1 does that with a ninth of the weights.",
+            try_this="`keras.layers.Conv2D(filters, 1, stride, use_bias=False)` for the shortcut.",
+        ),
+        Mistake(
+            "projection only where the stride changes",
+            a_block(when=lambda stride, channels, filters: stride != 1),
+            went_wrong="Where only the number of channels changes, `x` does not fit either, and you add it "
+            "as it came.",
+            try_this="Project `if stride != 1 or x.shape[-1] != filters`.",
+        ),
+        Mistake(
+            "projection only where the channels change",
+            a_block(when=lambda stride, channels, filters: channels != filters),
+            went_wrong="Where only the stride is not 1, `x` does not fit either, and you add it as it came.",
+            try_this="Project `if stride != 1 or x.shape[-1] != filters`.",
+        ),
+        Mistake(
+            "the projection is not normalised",
+            a_block(plain_shortcut=True),
+            went_wrong="The two 3 x 3 convolutions are normalised, the projection is not.",
+            try_this="A BatchNormalization after the 1 x 1 convolution, too.",
+        ),
+        Mistake(
+            "no ReLU between the convolutions",
+            a_block(between=False),
+            went_wrong="Between the two convolutions there is no ReLU: two linear steps in a row can do no "
+            "more than one.",
+            try_this="ReLU after the first BatchNormalization.",
         ),
         Mistake(
             "projection where none is needed",
@@ -330,13 +386,14 @@ def network_cases(random):
             "about": f"{classes} classes, pictures of 64 x 64 pixels",
             "size": 64,
             "classes": classes,
-            "images": random.integers(0, 256, (2, 64, 64, 3)).astype("f4"),
+            "seed": int(random.integers(1000)),
         }
     ]
 
 
 def observe_network(answer, case):
     """Shapes, kind of output, scaling and gradients of the network that the answer makes."""
+    ready_for_replicas()
     try:
         model = answer(case["size"], case["classes"])
     except ValueError as error:
@@ -347,15 +404,16 @@ def observe_network(answer, case):
         raise returned.Unusable(
             f"another_network should give a Keras model, but gave {returned.describe(model)}."
         )
+    pictures = np.random.default_rng(case["seed"]).integers(0, 256, (2, case["size"], case["size"], 3))
     with tf.GradientTape() as tape:
-        outputs, spread = forward(model, case["images"])
+        outputs, spread = forward(model, pictures.astype("f4"))
         loss = tf.reduce_sum(outputs**2)
     gradients = tape.gradient(loss, model.trainable_variables)
     return {
         TAKES: list(model.input_shape[1:]),
         GIVES: what_it_gives(outputs.numpy()),
         SCALED: how_scaled(spread),
-        SYNCHRONISED: how_synchronised(model),
+        SYNCHRONISED: how_synchronised(model) if norms_of(model) else ALL,  # all of none
         STEP: gradients_in_words(gradients),
         KIND: "the same again: a ResNet" if "resnet" in model.name.lower() else "another one",
     }
@@ -435,6 +493,16 @@ def one_of_their_own(size, classes):
     )
 
 
+def without_normalisation(size, classes):
+    layers = [
+        keras.layers.Rescaling(1 / 255),
+        keras.layers.Conv2D(8, 3, 2, activation="relu"),
+        keras.layers.GlobalAveragePooling2D(),
+        keras.layers.Dense(classes),
+    ]
+    return keras.Sequential([keras.Input((size, size, 3)), *layers])
+
+
 ANOTHER_NETWORK = Exercise(
     id="12.another_network",
     title="Another architecture",
@@ -512,7 +580,11 @@ ANOTHER_NETWORK = Exercise(
             "`keras.layers.Rescaling`.",
         ),
     ],
-    also_right=[one_of_their_own, an_application("MobileNetV3Small", alpha=0.75, minimalistic=True)],
+    also_right=[
+        one_of_their_own,
+        without_normalisation,
+        an_application("MobileNetV3Small", alpha=0.75, minimalistic=True),
+    ],
 )
 
 
@@ -521,6 +593,7 @@ ANOTHER_NETWORK = Exercise(
 LOSS = "loss of the first batch, summed over the replicas"
 RATES = "learning rate of the updates 0, half of the warm-up, its end, the middle, the last"
 MOMENTUM = "momentum"
+KIND_OF = "optimizer"
 ITS_OWN = "weight decay of the optimizer itself"
 CLASSES = "classes that it finds"
 CHANGED = "looking changes the model"
@@ -579,7 +652,10 @@ def observe_recipe(answer, case):
     with strategy.scope():
         model = the_model(case)
         made = returned.items(
-            answer(model, case["examples"], case["batch"], case["epochs"]), "recipe", length=3
+            answer(model, case["examples"], case["batch"], case["epochs"]),
+            "recipe",
+            length=3,
+            like="(optimizer, loss, classify)",
         )
     optimizer, loss, classify = made
     if not isinstance(optimizer, keras.optimizers.Optimizer) or not callable(loss) or not callable(classify):
@@ -596,10 +672,16 @@ def observe_recipe(answer, case):
         LOSS: sum(float(share) for share in strategy.experimental_local_results(shares)),
         RATES: [rate_at(optimizer, step) for step in steps_of(case)],
         MOMENTUM: float(getattr(optimizer, "momentum", 0.0) or 0.0),
+        KIND_OF: kind_of(optimizer),
         ITS_OWN: f"{optimizer.weight_decay:g}" if optimizer.weight_decay else "none",
         CLASSES: found.tolist(),
         CHANGED: bool(moved),
     }
+
+
+def kind_of(optimizer):
+    nesterov = ", with Nesterov's momentum" if getattr(optimizer, "nesterov", False) else ""
+    return type(optimizer).__name__ + nesterov
 
 
 def the_model(case):
@@ -637,7 +719,8 @@ def on_a_replica(loss, case):
 
 def rate_at(optimizer, step):
     optimizer.iterations.assign(step)
-    return float(optimizer.learning_rate)
+    rate = optimizer.learning_rate  # a tensor of a schedule, or the variable that holds a constant rate
+    return float(keras.ops.convert_to_numpy(getattr(rate, "value", rate)))
 
 
 def steps_of(case):
@@ -667,6 +750,7 @@ def expected_recipe(case):
         LOSS: float(-(wanted * logs).sum(1).mean() + decay),
         RATES: [rate_by_hand(case, step) for step in steps_of(case)],
         MOMENTUM: 0.9,
+        KIND_OF: "SGD",
         ITS_OWN: "none",
         CLASSES: logits_of(case, training=False).argmax(1).tolist(),
         CHANGED: False,
@@ -813,6 +897,34 @@ RECIPE = Exercise(
                 f"and most of the {steps_of(case)[-1] + 1} are for nothing."
             ),
             try_this="Multiply both by the updates of an epoch.",
+        ),
+        Mistake(
+            "no schedule",
+            a_recipe(optimizer=lambda rate: keras.optimizers.SGD(0.003, momentum=0.9)),
+            recognises=lambda cases, seen, expected: all(len(set(one[RATES])) == 1 for one in seen),
+            variants=[a_recipe(optimizer=lambda rate: keras.optimizers.Adam(0.1))],
+            went_wrong=lambda case, seen, expected: (
+                f"The rate is {seen[RATES][0]:.4g} in every update. It should rise, and then fall to 0."
+            ),
+            try_this="Give the optimizer a schedule: `cu.schedules.WarmupCosine`.",
+        ),
+        Mistake(
+            "another optimizer",
+            a_recipe(optimizer=lambda rate: keras.optimizers.SGD(rate, momentum=0.9, nesterov=True)),
+            recognises=lambda cases, seen, expected: all(one[KIND_OF] != "SGD" for one in seen),
+            variants=[a_recipe(optimizer=lambda rate: keras.optimizers.Adam(rate))],
+            went_wrong=lambda case, seen, expected: (
+                f"The optimizer is {seen[KIND_OF]}; SGD with plain momentum was asked for."
+            ),
+            try_this="`keras.optimizers.SGD(schedule, momentum=0.9)`",
+        ),
+        Mistake(
+            "warm-up of 5 updates",
+            a_recipe(
+                schedule=lambda peak, an_epoch, epochs: schedules.WarmupCosine(peak, 5, epochs * an_epoch)
+            ),
+            went_wrong="The warm-up takes 5 updates, where it should take 5 epochs.",
+            try_this="Multiply the 5 by the updates of an epoch.",
         ),
         Mistake(
             "no warm-up",
