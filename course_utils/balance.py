@@ -18,15 +18,15 @@ def shares(speeds: Sequence[float], global_batch_size: int) -> list[int]:
     speeds: examples a second, or anything in proportion to that; all above 0. Each gets at least one example,
     since a replica without any can turn means into NaN. Raises ValueError where that cannot be.
     """
-    speeds = np.asarray(speeds, float)
-    if speeds.ndim != 1 or not len(speeds) or not (np.isfinite(speeds).all() and (speeds > 0).all()):
-        raise ValueError(f"speeds must be finite numbers above 0, got {speeds.tolist()}")
+    speeds = _checked(speeds)
+    if global_batch_size != int(global_batch_size):
+        raise ValueError(f"a batch is a whole number of examples, got {global_batch_size}")
     if global_batch_size < len(speeds):
         raise ValueError(f"{global_batch_size} examples are not enough for {len(speeds)} workers")
     exact = speeds / speeds.sum() * global_batch_size
     whole = np.floor(exact).astype(int)
     by_remainder = np.argsort(whole - exact, kind="stable")
-    whole[by_remainder[: global_batch_size - whole.sum()]] += 1
+    whole[by_remainder[: int(global_batch_size) - whole.sum()]] += 1
     while not whole.all():
         whole[whole.argmin()] += 1
         whole[whole.argmax()] -= 1
@@ -34,7 +34,8 @@ def shares(speeds: Sequence[float], global_batch_size: int) -> list[int]:
 
 
 def step_seconds(shares: Sequence[int], speeds: Sequence[float]) -> float:
-    """Seconds of computing in one step: those of the worker that finishes last."""
+    """Seconds of computing in one step: those of the worker that finishes last. Raises as `shares` does."""
+    speeds = _checked(speeds)
     return max(share / speed for share, speed in zip(shares, speeds, strict=True))
 
 
@@ -50,6 +51,14 @@ def at_speed(examples: int, speed: float) -> Iterator[None]:
 
     To imitate slow machines on a fast one: what is done in it must take less, and the rest is slept through.
     """
+    (speed,) = _checked([speed])
     end = time.perf_counter() + examples / speed
     yield
     time.sleep(max(0.0, end - time.perf_counter()))
+
+
+def _checked(speeds) -> np.ndarray:
+    speeds = np.asarray(speeds, float)
+    if speeds.ndim != 1 or not len(speeds) or not (np.isfinite(speeds).all() and (speeds > 0).all()):
+        raise ValueError(f"speeds must be finite numbers above 0, got {speeds.tolist()}")
+    return speeds

@@ -40,6 +40,15 @@ def test_no_example_is_lost_and_everybody_gets_one():
 def test_what_is_no_speed_is_refused(speeds):
     with pytest.raises(ValueError, match="above 0"):
         balance.shares(speeds, 10)
+    with pytest.raises(ValueError, match="above 0"):
+        balance.step_seconds([1] * len(speeds), speeds)
+
+
+def test_what_is_no_speed_or_no_batch_is_refused_everywhere():
+    with pytest.raises(ValueError, match="above 0"), balance.at_speed(5, 0):
+        pass
+    with pytest.raises(ValueError, match="whole number of examples"):
+        balance.shares([1, 2], 10.5)
 
 
 def test_a_batch_that_is_too_small_is_refused():

@@ -47,6 +47,7 @@ class Link:
         self.delay_seconds = _seconds(delay)
         self.carried: Counter[tuple[str, str]] = Counter()
         self._cut: set[str] = set()
+        self._names: set[str] = set()  # of the tasks of this run, or of the last one
         self._stands_for: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -60,12 +61,35 @@ class Link:
         return count / self.bytes_per_second + self.delay_seconds
 
     def cut(self, task: str | None = None) -> None:
-        """Pull a task's cable, such as "worker 1", or all: nothing passes, and nobody is told."""
-        self._cut.add(task or ALL)
+        """Pull a task's cable, such as "worker 1", or all: nothing passes, and nobody is told.
+
+        Raises ConfigError where that is no task's name; once a cluster runs, also where it has no such task.
+        """
+        self._cut.add(ALL if task is None else self._known(task))
 
     def restore(self, task: str | None = None) -> None:
-        """Put a task's cable back, or all of them; what was on its way goes on."""
-        self._cut.discard(task) if task else self._cut.clear()
+        """Put a task's cable back, or all of them; what was on its way goes on. Raises what `cut` raises."""
+        if task is None:
+            self._cut.clear()
+        elif self._known(task) in self._cut or ALL not in self._cut:
+            self._cut.discard(task)
+        elif self._names:
+            self._cut = (self._cut | self._names) - {ALL, task}
+        else:
+            raise ConfigError(
+                f"All cables are cut, and {task} alone cannot be restored before a cluster runs.",
+                cure="Call restore() without a name, then cut those that are to be cut.",
+            )
+
+    def _known(self, task: str) -> str:
+        """The name of a task; ConfigError if it cannot be one, or the cluster has no such task."""
+        if not isinstance(task, str) or not TASK.fullmatch(task):
+            raise ConfigError(f"{task!r} is no task's name.", expected='a name such as "worker 1".')
+        if self._names and task not in self._names:
+            raise ConfigError(
+                f"There is no {task} in this cluster.", expected=f"one of {', '.join(sorted(self._names))}."
+            )
+        return task
 
     def passes(self, source: str, target: str) -> bool:
         """Whether bytes can go from one task to another now."""
@@ -85,12 +109,16 @@ class Link:
             proxy = _Proxy(self)
             stack.callback(proxy.close_ports)
             texts = [proxy.lead_through(text, number) for number, text in enumerate(configs)]
+            self._names = proxy.tasks
+            for task in self._cut - {ALL}:
+                self._known(task)
             self._stands_for = {f"127.0.0.1:{port.getsockname()[1]}": to for port, to, *_ in proxy.ports}
             stack.enter_context(proxy.running())
             yield texts
 
 
 ALL = "all"
+TASK = re.compile(r"(chief|worker|ps|evaluator)( \d+)?")
 
 
 class Lane:
@@ -141,6 +169,7 @@ class _Proxy:
         self.lanes: dict[tuple[str, str], Lane] = {}
         self.ports: list[tuple[socket.socket, str, Way, Way]] = []
         self.reached: set[str] = set()  # addresses that have answered
+        self.tasks: set[str] = set()
 
     def lead_through(self, text: str | None, number: int) -> str | None:
         """The TF_CONFIG of one process with a port of ours in place of each address that is not its own."""
@@ -148,6 +177,7 @@ class _Proxy:
             config, me = ClusterConfig.from_tf_config(text), task_of(text, number)
         except ConfigError:
             return text  # a text that is wrong on purpose
+        self.tasks |= {str(me), *map(str, config.tasks)}
         changed = json.loads(text)
         for peer in config.tasks:
             if peer != me:
@@ -222,8 +252,9 @@ def _serve(loop: asyncio.AbstractEventLoop, proxy: _Proxy) -> None:
     """Run the proxy until the loop is stopped, then end all connections."""
     asyncio.set_event_loop(loop)
     try:
-        loop.run_until_complete(proxy.listen())
-        loop.run_forever()
+        with contextlib.suppress(RuntimeError):  # the run is over before all ports listen
+            loop.run_until_complete(proxy.listen())
+            loop.run_forever()
         left = asyncio.all_tasks(loop)
         for task in left:
             task.cancel()

@@ -162,7 +162,7 @@ panels = {
 cu.plots.show(
     cu.plots.bars_side_by_side(panels),
     alt="Bars for float32, float16, bfloat16 and top 1 %. Bytes: whole, half, half, a "
-    "fiftieth. At 100 Mbit/s steps get much shorter with them, over the loopback not.",
+    "fiftieth. At 100 Mbit/s steps get shorter with them; over the loopback hardly.",
 )
 
 # %% [markdown]
@@ -502,7 +502,7 @@ for worker in counted:
     sent = [arrays for arrays, _ in worker.values()]
     assert not known or np.allclose(sent, [1.5, 1.0], rtol=0.02), sent
 assert [reduces for reduces, *_ in packs.values()] == [1, 5, 25]
-assert not known or max(sent for _, sent, _ in packs.values()) < 1.1 * packs[0][1]
+assert not known or max(sent for _, sent, _ in packs.values()) < 1.2 * packs[0][1]
 
 for way in ("float16", "bfloat16"):
     np.testing.assert_allclose(fast[way].losses, fast["float32"].losses, rtol=0.02)

@@ -210,6 +210,36 @@ def test_one_cable_is_cut_and_the_others_go_on():
     assert link.passes("worker 2", "worker 1")
 
 
+@pytest.mark.parametrize("wrong", ["wroker 9", "xx", "", 1])
+def test_what_is_no_task_cannot_be_cut_or_restored(wrong):
+    for act in (Link().cut, Link().restore):
+        with pytest.raises(ConfigError, match="no task's name"):
+            act(wrong)
+
+
+def test_a_task_that_the_cluster_does_not_have_is_refused():
+    link, configs = Link(), ClusterConfig(["127.0.0.1:9", "127.0.0.1:10"]).tf_configs()
+    with link.between(configs), pytest.raises(ConfigError, match=r"no worker 2 .*one of worker 0, worker 1"):
+        link.cut("worker 2")
+    early = Link()
+    early.cut("worker 2")
+    with pytest.raises(ConfigError, match="no worker 2"), early.between(configs):
+        pass
+    assert not serving()
+
+
+def test_of_all_cables_that_were_cut_one_can_be_restored():
+    link, configs = Link(), ClusterConfig([f"127.0.0.1:{n}" for n in (9, 10, 11)]).tf_configs()
+    link.cut()
+    with pytest.raises(ConfigError, match="before a cluster runs"):
+        link.restore("worker 1")
+    with link.between(configs):
+        link.restore("worker 1")
+        assert not link.passes("worker 0", "worker 1")
+        link.restore("worker 0")
+        assert link.passes("worker 0", "worker 1") and not link.passes("worker 1", "worker 2")
+
+
 def test_a_target_that_does_not_read_makes_the_sender_wait():
     with joined(Link()) as (ours, _):
         ours.settimeout(1.0)

@@ -1,0 +1,52 @@
+"""Verdicts in lessons 12 to 14 on answers that were once misjudged: accepted, refused, or wrongly named.
+
+That known mistakes get their names, and right answers pass, is tested for every exercise elsewhere.
+"""
+
+import pytest
+
+from course_utils.exercises import all_exercises, returned
+from course_utils.exercises.judging import judge
+from course_utils.exercises.observing import observe
+
+EXERCISES = {exercise.id: exercise for exercise in all_exercises()}
+
+
+def verdict_on(name, answer):
+    return judge(EXERCISES[name], observe(EXERCISES[name], answer))
+
+
+def test_a_pair_is_asked_for_by_an_example_of_a_pair():
+    told = verdict_on("13.plan_shares", lambda speeds, global_batch: 48).message
+    assert "should be a pair, such as (shares, factors), but is 48" in told
+    assert 'such as (2, "data")' in verdict_on("14.straggler", lambda trace: 2).message
+    with pytest.raises(returned.Unusable, match=r"a list of 2, such as \[1, 2\], but"):
+        returned.items(3, "the shares", 2)
+
+
+def test_a_wrong_worker_is_named_and_no_ratio_of_numbers():
+    verdict = verdict_on("14.straggler", lambda trace: (0, "data"))
+    assert "times too" not in verdict.message and "worker 0" in str(verdict.lines)
+
+
+def test_a_whole_model_in_place_of_a_block_is_called_a_model():
+    import keras
+
+    def residual_block(x, filters, stride):
+        return keras.Model(x, keras.layers.Conv2D(filters, 3)(x))
+
+    assert "a whole Keras model" in verdict_on("12.residual_block", residual_block).message
+
+
+def test_a_constant_rate_is_no_error_of_the_check():
+    import keras
+
+    def recipe(model, examples, global_batch, epochs):
+        return (
+            keras.optimizers.SGD(0.003, momentum=0.9),
+            lambda images, labels: 1.0,
+            lambda images: images[:, 0],
+        )
+
+    verdict = verdict_on("12.recipe", recipe)
+    assert verdict.mistake == "no schedule" and "0.003 in every update" in verdict.message
