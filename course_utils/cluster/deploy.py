@@ -21,6 +21,7 @@ from course_utils.errors import ConfigError
 
 PORT = 2222
 GRACE = 120  # seconds between being told to stop and being stopped: time to write a checkpoint
+LONGEST_VARIABLE = 130_000  # characters, with its name: MAX_ARG_STRLEN of Linux is 131072 bytes
 SHARED = "/shared"  # where the pods find the storage that all of them see
 FLAVOURS = ("job", "jobset", "tfjob")
 _NAME = "at most 40 small letters, digits and -, a letter first: pods and their service are called after it."
@@ -51,15 +52,16 @@ class Plan:
     partition: str | None = None
 
     def __post_init__(self):
-        for what, value, least in (
-            ("workers", self.workers, 1),
-            ("gpus", self.gpus, 0),
-            ("cpus", self.cpus, 1),
-            ("max-restarts", self.max_restarts, 0),
-            ("per-node", self.per_node, 1),
+        for what, value, least, most in (
+            ("workers", self.workers, 1, 10_000),  # each has the addresses of all in its environment
+            ("gpus", self.gpus, 0, 1000),
+            ("cpus", self.cpus, 1, 1000),
+            ("max-restarts", self.max_restarts, 0, 1000),
+            ("per-node", self.per_node, 1, 1000),
         ):
-            if value < least:
-                raise ConfigError(f"--{what} {value} cannot be.", expected=f"a whole number from {least}.")
+            if not least <= value <= most:
+                expected = f"a whole number from {least} to {most}."
+                raise ConfigError(f"--{what} {value} cannot be.", expected=expected)
         if self.seconds <= 2 * GRACE:
             raise ConfigError(
                 f"--time {self.time} leaves no time to work.",
@@ -170,6 +172,12 @@ def write(text: str, file: Path | None) -> None:
 def tf_config_template(hosts: list[str]) -> str:
     """A TF_CONFIG text in which Kubernetes puts the pod's index for $(TASK_INDEX)."""
     text = ClusterConfig(worker=[f"{host}:{PORT}" for host in hosts]).tf_config("worker", 0)
+    if len(text) > LONGEST_VARIABLE:
+        raise ConfigError(
+            f"The TF_CONFIG of {len(hosts)} workers has {len(text)} characters, and Linux takes no "
+            f"variable of more than {LONGEST_VARIABLE}.",
+            cure="Take fewer workers, or a shorter --name, which stands in each address.",
+        )
     return re.sub(r'"index": 0\b', '"index": $(TASK_INDEX)', text)
 
 

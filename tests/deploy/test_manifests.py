@@ -108,6 +108,12 @@ def test_the_script_gets_its_arguments_as_they_are_also_those_with_a_dollar():
         assert started == ["python", "-u", "train.py", *arguments]
 
 
+def test_a_tf_config_that_no_process_could_be_started_with_is_refused():
+    with pytest.raises(ConfigError, match="Linux takes no variable of more than"):
+        deploy.kubernetes(deploy.Plan("train.py", workers=10_000, image="me/train:1"))
+    deploy.kubernetes(deploy.Plan("train.py", workers=3_000, image="me/train:1"))
+
+
 def test_a_pod_needs_an_image():
     with pytest.raises(ConfigError, match="needs an image"):
         deploy.kubernetes(deploy.Plan("train.py"))

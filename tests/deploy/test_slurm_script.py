@@ -184,6 +184,7 @@ def test_a_workers_code_tells_a_failure_from_being_told_to_stop(tmp_path, script
     ("options", "words"),
     [
         ({"workers": 0}, "--workers 0"),
+        ({"workers": 10_001}, "--workers 10001 cannot be.*to 10000"),
         ({"workers": 3, "per_node": 2}, "3 workers cannot be put 2"),
         ({"time": "3min"}, "leaves no time"),
         ({"time": "soon"}, "no time"),
