@@ -480,7 +480,17 @@ ONE_FILE = Exercise(
                 "leaves it to you): everyone reads everything, and an epoch is two."
             ),
             try_this="Somebody has to shard. Take the policy that halves every batch.",
-            recognises=the_one(lambda seen: seen[TWICE] == RECORDS and seen[NOBODY] == 0),
+            recognises=the_one(lambda seen: seen[SAME] and seen[TWICE] == RECORDS and seen[NOBODY] == 0),
+        ),
+        Mistake(
+            "repeated for ever",
+            with_policy("DATA", lambda dataset: dataset.repeat()),
+            went_wrong=lambda case, seen, expected: (
+                f"The policy is right: step 0 has {seen[FIRST]}. But the dataset has no end, and each worker "
+                "gets its half again and again."
+            ),
+            try_this="Leave `.repeat()` out: whoever trains decides how often.",
+            recognises=the_one(lambda seen: not seen[SAME] and seen[TWICE] == RECORDS and seen[NOBODY] == 0),
         ),
         Mistake(
             "the same half for both",

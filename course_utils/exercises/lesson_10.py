@@ -251,18 +251,12 @@ def recording(wrote, note):
     """A Checkpoint that notes where it was written, and does not stop where two get into each other's way."""
 
     class Recording(tf.train.Checkpoint):
-        def write(self, file_prefix, options=None):
-            return self.noted(os.path.abspath(os.fspath(file_prefix)), super().write, file_prefix, options)
-
-        def save(self, file_prefix, options=None):
-            numbered = f"{os.path.abspath(os.fspath(file_prefix))}-1"
-            return self.noted(numbered, super().save, file_prefix, options)
-
-        def noted(self, path, save, *args):
+        def _write(self, file_prefix, options=None):  # of `write`, of `save`, and of a CheckpointManager
+            path = os.path.abspath(os.fspath(file_prefix))
             wrote.append(path)
             note()
             try:
-                return save(*args)
+                return super()._write(file_prefix, options)
             except (OSError, tf.errors.OpError):
                 return path
 
@@ -312,10 +306,11 @@ def never_cleaned(checkpoint, path, chief, worker):
     checkpoint.write(path if chief else f"{path}-temp-{worker}/ckpt")
 
 
-def all_cleaned(checkpoint, path, chief, worker):
-    mine = f"{path}-temp-{worker}/ckpt"
-    checkpoint.write(mine)
-    shutil.rmtree(os.path.dirname(mine))
+def by_managers(checkpoint, path, chief, worker):
+    mine = f"{path}-of-{worker}"
+    tf.train.CheckpointManager(checkpoint, mine, 1).save()
+    if not chief:
+        shutil.rmtree(mine)
 
 
 def own_path_for_all(checkpoint, path, chief, worker):
@@ -464,7 +459,7 @@ SAVE = Exercise(
             went_wrong="Every worker has a path of its own, the chief too. Who looks for the checkpoint at "
             "`path` finds nothing.",
             try_this="The chief writes to `path` itself, and what it wrote stays.",
-            variants=[all_cleaned],
+            variants=[by_managers],
             recognises=sees(writers=[], there=NOTHING),
         ),
     ],
