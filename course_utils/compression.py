@@ -15,6 +15,7 @@ compression, arXiv:1712.01887 (top-k); Karimireddy et al., arXiv:1901.09847 (why
 from __future__ import annotations
 
 import itertools
+import numbers
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +25,24 @@ import numpy as np
 import tensorflow as tf
 
 from course_utils import wire
+from course_utils.errors import CourseError
 
 
 class Cast:
-    """A way that sums in another type. Bytes sent by each of n workers: 2(n-1)/n times those of the type."""
+    """A way that sums in another type. Bytes sent by each of n workers: 2(n-1)/n times those of the type.
+
+    Raises CourseError where that is no floating type: whole numbers would cut every gradient off.
+    """
 
     def __init__(self, dtype: str = "float32"):
-        self.dtype = tf.as_dtype(dtype)
+        try:
+            self.dtype = tf.as_dtype(dtype)
+        except TypeError:
+            self.dtype = None
+        if self.dtype is None or not self.dtype.is_floating:
+            raise CourseError(
+                f"Gradients cannot be summed as {dtype!r}.", expected='"float32", "float16" or "bfloat16".'
+            )
 
     def build(self, variables: Sequence) -> None:
         """Nothing to remember from step to step."""
@@ -47,9 +59,15 @@ class TopK:
 
     fraction: how many of all. Bytes sent by each of n workers: 8(n-1) a number that is sent.
     error_feedback: what is not sent is added to the next step's gradients; without it, it is lost.
+    Raises CourseError where the fraction is not above 0 and at most 1.
     """
 
     def __init__(self, fraction: float, error_feedback: bool = True):
+        if not isinstance(fraction, numbers.Real) or not 0 < fraction <= 1:
+            raise CourseError(
+                f"TopK({fraction!r}) is no part of the numbers.",
+                expected="a fraction above 0 and at most 1, such as 0.01.",
+            )
         self.fraction, self.error_feedback = fraction, error_feedback
         self.left: tf.Variable | None = None  # what this replica has not sent yet
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from course_utils import compression, devices, wire
 from course_utils.cluster import LocalCluster
+from course_utils.errors import CourseError
 from course_utils.upstream import devices_per_worker
 
 WAYS = {
@@ -30,9 +31,10 @@ def gradients_of(replica):
     return [random.normal(size=shape).astype("float32") for shape in SHAPES]
 
 
-def sums_and_bytes(names):
+def sums_and_bytes(names, several_devices=False):
     """On a worker: each named way's sums of constant gradients after STEPS steps, and bytes sent a step."""
-    devices_per_worker.enable()
+    if several_devices:  # importing this module in a worker gives it two, which are not to count otherwise
+        devices_per_worker.enable()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     found = {}
     for name in names:
@@ -84,7 +86,7 @@ def two_workers():
 
 @pytest.fixture(scope="module")
 def two_by_two():
-    return LocalCluster(2, 2, output="quiet", timeout=60).run(sums_and_bytes, ON_FOUR)
+    return LocalCluster(2, 2, output="quiet", timeout=60).run(sums_and_bytes, ON_FOUR, several_devices=True)
 
 
 def whole_sum(replicas):
@@ -156,6 +158,18 @@ def test_four_replicas_on_two_workers_send_half_as_much_again_unless_they_meet_i
         if not np.isnan(flat_way):
             assert flat_way == pytest.approx(1.5 * 4 * SIZE, rel=0.03)
             assert two_levels == pytest.approx(4 * SIZE, rel=0.03)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "foo"])
+def test_gradients_are_not_summed_in_what_is_no_floating_type(dtype):
+    with pytest.raises(CourseError, match="cannot be summed"):
+        compression.Cast(dtype)
+
+
+@pytest.mark.parametrize("fraction", [0, -1, 2, float("nan"), "x", None])
+def test_what_is_no_fraction_is_refused(fraction):
+    with pytest.raises(CourseError, match="above 0 and at most 1"):
+        compression.TopK(fraction)
 
 
 # Updates ----------------------------------------------------------------------------------------------
