@@ -156,7 +156,12 @@ def evaluation_data(
 
 
 def evaluation_steps(global_batch: int, examples: int = VALIDATION) -> int:
-    """Batches in one pass of `evaluation_data`, when all replicas together take `global_batch` a step."""
+    """Batches in one pass of `evaluation_data`, when all replicas together take `global_batch` a step.
+
+    Raises DataError where that is not above 0.
+    """
+    if global_batch < 1:
+        raise DataError(f"A batch of {global_batch} examples is none.", expected="1 or more.")
     return -(-examples // global_batch)
 
 

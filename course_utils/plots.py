@@ -28,6 +28,7 @@ from matplotlib.ticker import LogFormatterMathtext, MaxNLocator, NullLocator
 WIDTH = 9.0  # inches: a notebook's text width
 WORKERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#5F5F5F")
 SERIES = ("#222222", "#882255", "#8C8C8C", "#44AA99")
+FIFTH = "#999933"  # where four things are not enough
 LINES = ("-", "--", ":", "-.")
 INK = "#222222"
 FAINT = "#D9D9D9"
@@ -674,7 +675,7 @@ def losses_by_step_and_cost(
     """
     figure, axes = _figure(columns=2, height=3.6, sharey=True)
     for number, (way, values) in enumerate(losses.items()):
-        colour = series_colour(number + number // len(SERIES))
+        colour = (*SERIES, FIFTH)[number % 5]
         look = {"color": colour, "ls": LINES[number % len(LINES)], "lw": 1.8, "label": way}
         axes[0].plot(range(len(values)), values, **look)
         axes[1].plot(np.arange(1, len(values)) * costs[way], values[1:], **look)

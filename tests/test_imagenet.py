@@ -232,3 +232,9 @@ def test_a_set_that_was_prepared_from_one_archive_only_is_an_error(copy):
     (copy / "dataset_info.json").write_text(json.dumps(info))
     with pytest.raises(DataError, match="no 'validation' pictures"):
         imagenet.verify(copy.parents[1])
+
+
+@pytest.mark.parametrize("batch", [0, -3])
+def test_an_evaluation_in_batches_of_nothing_is_refused(batch):
+    with pytest.raises(DataError, match="1 or more"):
+        imagenet.evaluation_steps(batch)

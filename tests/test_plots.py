@@ -380,3 +380,9 @@ def test_panels_with_other_curves_have_a_legend_each():
     figure = plots.curves_over_reference({"left": {"a": [1, 2]}, "right": {"b": [2, 1]}}, [1, 2], "loss")
     legends = [[text.get_text() for text in axis.get_legend().get_texts()] for axis in figure.axes]
     assert legends == [["one device", "a"], ["one device", "b"]] and not figure.legends
+
+
+def test_five_losses_have_five_colours():
+    ways = {way: [2.0, 1.0] for way in "abcde"}
+    left, _ = plots.losses_by_step_and_cost(ways, dict.fromkeys(ways, 1.0), "MB").axes
+    assert len({line.get_color() for line in left.lines}) == 5
