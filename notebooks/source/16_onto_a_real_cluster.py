@@ -234,13 +234,13 @@ uneven = resnet.varying(0.1)  # from step to step
 weak["100Gbit/s, uneven workers"] = efficiencies(uneven, "100Gbit")
 cu.plots.show(
     cu.plots.against_workers(many, weak, "efficiency", log=True),
-    alt="Efficiency against workers, up to 1024. It falls at once with the second "
-    "worker, stays nearly level, and falls again where latency counts. A faster "
-    "network lifts it; uneven workers lower it step by step.",
+    alt="Efficiency against workers, up to 1024. It falls with the first few workers, "
+    "stays nearly level, and falls again where latency counts. A faster network "
+    "lifts it; uneven workers lower it step by step.",
 )
 
 # %% [markdown]
-# The fall comes with the *second* worker: from then on nearly twice the array passes each network card, whatever $n$ is ($2(n-1)/n$, lesson 03). At a thousand the $2(n-1)\,\alpha$ of the ring begins to show; there one takes a tree or a hierarchy.
+# The fall comes with the *first few* workers: $2(n-1)/n$ arrays pass each network card (lesson 03), 1 with two workers, 1.75 with eight, and never more than 2. At a thousand the $2(n-1)\,\alpha$ of the ring begins to show; there one takes a tree or a hierarchy.
 #
 # The last line is another enemy. Workers vary from step to step, here by 10 %, and everyone waits for the slowest. The more workers, the slower the slowest.
 #
