@@ -137,9 +137,11 @@ def test_a_signal_between_two_attempts_ends_the_job(start, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["pool", "no-pool"])
-def test_workers_do_not_survive_a_killed_launcher(start, way):
-    launcher, family = start(IGNORES, *(["--no-pool"] if way == "no-pool" else []))
-    family[-1].suspend()
+def test_workers_and_their_children_do_not_survive_a_killed_launcher(start, tmp_path, way):
+    child = "import subprocess\nsubprocess.Popen(['sleep', '777'])\n"
+    launcher, family = start(child + IGNORES, *(["--no-pool"] if way == "no-pool" else []))
+    assert sum(process.name() == "sleep" for process in family) == 2
+    psutil.Process(int(up(tmp_path, 1))).suspend()
     launcher.kill()
     _, alive = psutil.wait_procs(family, timeout=DEADLINE)
     assert not alive

@@ -29,6 +29,7 @@ class Member:
     command: list[str] | None = None  # of a new Python; None: a worker of the pool
     process: object = None
     channel: connection.Connection | None = None
+    guard: "Guard | None" = None  # of a new Python; a worker of the pool sees to its children itself
     stages: dict[str, float] = field(default_factory=dict)  # what a worker of the pool reports
     meets_all: bool = False  # whether its strategy is one with all workers of the job, none of its own
     ended_at: float | None = None
@@ -76,6 +77,7 @@ class Member:
         """Start its process: its command, or a worker of the pool that takes its job."""
         if self.command:
             self.process = start_plain(self.command, self.job, self.log.file.fileno())
+            self.guard = Guard(self.process.pid) if os.name == "posix" else None
         else:
             start = pool.start_forked if pool.default_method() == "fork" else pool.start_spawned
             self.process, self.channel = start(self.log.file.fileno(), log_level())
@@ -115,7 +117,7 @@ class Member:
 
     def close(self) -> None:
         """Let go of everything; the process must have ended."""
-        for thing in (self.channel, self.log):
+        for thing in (self.channel, self.guard, self.log):
             if thing:
                 thing.close()
 
@@ -160,6 +162,30 @@ def start_plain(command: list[str], job: Job, log: int) -> pool.SpawnedWorker:
         preexec_fn=die_with_parent if sys.platform == "linux" else None,
     )
     return pool.SpawnedWorker(process)
+
+
+class Guard:
+    """Ends a process and all that it has started, when the launcher is gone without having done so.
+
+    A shell that reads from a pipe whose other end only the launcher has: the system closes that, whatever
+    happens to the launcher.
+    """
+
+    def __init__(self, group: int):
+        command = ["sh", "-c", 'read -r _; kill -9 -"$0"', str(group)]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def close(self) -> None:
+        """Let it go: the group has ended, and its number may be another's."""
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
 
 
 def _no_core_file(pid: int) -> None:
