@@ -149,6 +149,7 @@ class Checkpoints:
         self._checkpoint = tf.train.Checkpoint(model=model, step=self._step, **objects)
         self._mine = write_path(self.folder, self.strategy)
         self._tidy_up()
+        _listed(self.folder)  # a damaged list is told here, before the manager stumbles over it
         # The others' managers keep what they write only until it is thrown away.
         self._manager = tf.train.CheckpointManager(self._checkpoint, self._mine, max_to_keep)
 
@@ -159,8 +160,7 @@ class Checkpoints:
         Raises DataError when the folder lists checkpoints and not one of them is whole: TensorFlow would
         take that for a first start.
         """
-        state = tf.train.get_checkpoint_state(self.folder)
-        listed = list(reversed(state.all_model_checkpoint_paths)) if state else []
+        listed = _listed(self.folder)
         whole = [path for path in listed if tf.io.gfile.glob(f"{path}.index") and _has_data(path)]
         if listed and not whole:
             raise DataError(
@@ -191,7 +191,7 @@ class Checkpoints:
         silence.
         """
         path = self.latest
-        step = int(tf.train.load_variable(path, STEP)) if path else 0
+        step = self._step_in(path) if path else 0
         _agree(self.strategy, step)  # before the reading, which may be a meeting of all workers as well
         if path is not None:
             self._read(path)
@@ -215,9 +215,25 @@ class Checkpoints:
             with self.strategy.scope():
                 self._optimizer.build(self._model.trainable_variables)
 
+    def _step_in(self, path):
+        try:
+            return int(tf.train.load_variable(path, STEP))
+        except (tf.errors.OpError, IndexError) as error:
+            raise self._damaged(path, error) from error
+
+    def _damaged(self, path, error):
+        older = [os.path.basename(name) for name in self._manager.checkpoints if name != path]
+        return DataError(
+            f"The checkpoint {os.path.basename(path)} cannot be read: its files are damaged.",
+            cause=str(error).splitlines()[0][:200],
+            cure=f"Remove its files, so that an older one is taken: {', '.join(older) or 'there is none'}.",
+        )
+
     def _read(self, path):
         try:
             self._checkpoint.restore(path).assert_existing_objects_matched()
+        except (tf.errors.DataLossError, tf.errors.OutOfRangeError, IndexError) as error:
+            raise self._damaged(path, error) from error
         except (AssertionError, ValueError) as error:  # no value for a variable, a value of another shape
             raise DataError(
                 f"The checkpoint {os.path.basename(path)} does not fit what shall be restored.",
@@ -272,6 +288,21 @@ def _agree(strategy, step) -> None:
             cause="the folder of the checkpoints is not the same one on all of them.",
             cure="Put it on storage that all machines share.",
         )
+
+
+def _listed(folder) -> list[str]:
+    """The paths that TensorFlow's file `checkpoint` lists, the newest first; DataError if it is damaged."""
+    try:
+        state = tf.train.get_checkpoint_state(folder)
+    except ValueError:  # an empty file
+        state = None
+    if state is None and tf.io.gfile.exists(os.path.join(folder, "checkpoint")):
+        raise DataError(
+            f"The list of checkpoints in {folder!r}, its file `checkpoint`, cannot be read.",
+            cause="it was damaged or emptied; TensorFlow would take that for a first start.",
+            cure="Bring it back, or empty the folder to start anew.",
+        )
+    return list(reversed(state.all_model_checkpoint_paths)) if state else []
 
 
 def _has_data(path) -> bool:

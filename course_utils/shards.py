@@ -31,14 +31,26 @@ def write(
     """The paths of new files `part-00000-of-00004.tfrecord`, …, `sizes[k]` records in file k, in order.
 
     `images`: uint8 of shape (n, height, width, channels). Record i holds image i, its label and its number i
-    as "id". The folder is made if it is not there. Raises DataError unless `sizes` add up to n.
+    as "id". The folder is made if it is not there. Raises DataError unless `sizes` add up to n, and for
+    images of another type or shape.
     """
+    _check_images(images)
     _check_sizes(sizes, len(images), len(labels))
     Path(folder).mkdir(parents=True, exist_ok=True)
     paths = [str(Path(folder, f"part-{k:05}-of-{len(sizes):05}.tfrecord")) for k in range(len(sizes))]
     for path, (start, end) in zip(paths, pairwise(accumulate(sizes, initial=0)), strict=True):
         _write_file(path, images, labels, range(start, end))
     return paths
+
+
+def _check_images(images):
+    images = np.asarray(images)
+    if images.dtype != np.uint8 or images.ndim != 4:
+        raise DataError(
+            f"The images are of type {images.dtype} and shape {images.shape}.",
+            expected="uint8 of shape (n, height, width, channels); fractions would all become 0.",
+            cure="Write pixels from 0 to 255, and add a last dimension of 1 to grey pictures.",
+        )
 
 
 def read(files: Sequence[str]):

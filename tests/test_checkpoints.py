@@ -311,3 +311,20 @@ def test_keras_backups_of_two_workers_at_different_epochs_do_not_join(tmp_path, 
     backed_up(tmp_path, examples, 2)  # this process writes what would be worker 0's, and worker 1 has none
     with pytest.raises(ClusterError, match=r"worker 0 has finished|Collective ops is aborted"):
         LocalCluster(workers=2, output="quiet", timeout=60).run(on_worker, backed_up, tmp_path, examples, 4)
+
+
+@pytest.mark.parametrize("text", ["", "rubbish {"])
+def test_a_damaged_list_of_checkpoints_is_no_first_start(saved, text):
+    Path(saved.folder, "checkpoint").write_text(text)
+    with pytest.raises(DataError, match="list of checkpoints"):
+        saved.restore()
+    with pytest.raises(DataError, match="list of checkpoints"):
+        checkpoints.Checkpoints(saved.folder, model=built(tf.distribute.get_strategy())[0])
+
+
+@pytest.mark.parametrize("ending", ["index", "data-00000-of-00001"])
+def test_a_damaged_checkpoint_is_told_with_the_older_ones(saved, ending):
+    part = Path(saved.folder, f"ckpt-3.{ending}")
+    part.write_bytes(part.read_bytes()[:20])
+    with pytest.raises(DataError, match=r"ckpt-3 cannot be read.*ckpt-1, ckpt-2"):
+        saved.restore()

@@ -92,3 +92,10 @@ def test_times_received_counts_over_steps_and_workers():
     workers = [[[0, 1], [1]], [[3], []]]
     assert shards.times_received(workers, 5).tolist() == [1, 2, 0, 1, 0]
     assert shards.times_received([[], []], 2).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("images", [IMAGES / 255, IMAGES[..., 0]])
+def test_images_of_another_type_or_shape_are_refused_before_anything_is_written(tmp_path, images):
+    with pytest.raises(DataError, match="The images are of type"):
+        shards.write(tmp_path / "new", images, LABELS, SIZES)
+    assert not (tmp_path / "new").exists()
