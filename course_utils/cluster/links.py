@@ -170,6 +170,7 @@ class _Proxy:
         self.ports: list[tuple[socket.socket, str, Way, Way]] = []
         self.reached: set[str] = set()  # addresses that have answered
         self.tasks: set[str] = set()
+        self.over = False
 
     def lead_through(self, text: str | None, number: int) -> str | None:
         """The TF_CONFIG of one process with a port of ours in place of each address that is not its own."""
@@ -210,8 +211,13 @@ class _Proxy:
             yield
         finally:
             with contextlib.suppress(RuntimeError):  # it has ended by itself
-                loop.call_soon_threadsafe(loop.stop)
+                loop.call_soon_threadsafe(self._end, loop)
             thread.join()
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Stop the loop, and say so: a stop that comes just as `listen` is done would be lost."""
+        self.over = True
+        loop.stop()
 
     async def listen(self) -> None:
         for port, address, there, back in self.ports:
@@ -254,7 +260,8 @@ def _serve(loop: asyncio.AbstractEventLoop, proxy: _Proxy) -> None:
     try:
         with contextlib.suppress(RuntimeError):  # the run is over before all ports listen
             loop.run_until_complete(proxy.listen())
-            loop.run_forever()
+            if not proxy.over:
+                loop.run_forever()
         left = asyncio.all_tasks(loop)
         for task in left:
             task.cancel()
