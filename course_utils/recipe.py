@@ -172,6 +172,15 @@ class Training:
         """The mean loss of the next `number` steps, decay included."""
         return float(self._train(self.train_batches, tf.constant(number)))
 
+    def skip(self, number: int) -> None:
+        """None; the next `number` batches are read and left out: they were trained on before a restart.
+
+        A resumed training then goes on with the batch after its checkpoint (lesson 10). What is skipped is
+        still read and decoded, which takes its time where the data are large.
+        """
+        for _ in range(number):
+            next(self.train_batches)
+
     def evaluate(self) -> tuple[float, float, float]:
         """(mean loss in nats, top-1, top-5) over the test data, the model as it is used: not training."""
         self.scores.reset()

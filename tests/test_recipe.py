@@ -94,6 +94,36 @@ def test_replicas_take_the_steps_of_one_device(one_device):
     assert training.largest_difference(a_few_steps(devices.mirrored(4)), one_device) < 1e-5
 
 
+def interrupted(skip):
+    """The weights after one epoch, a restart from what was saved, and another epoch."""
+    strategy = devices.mirrored(1)
+    state = []
+    for number in (1, 2):
+        with strategy.scope():
+            model, optimizer = tiny(), SMALL.optimizer()
+        job = recipe.Training(strategy, model, optimizer, SMALL, *clothes(strategy))
+        if state:
+            for variable, value in zip([*model.variables, *optimizer.variables], state, strict=True):
+                variable.assign(value)
+            skip(job)
+        job.epoch(number)
+        state = [variable.numpy() for variable in [*model.variables, *optimizer.variables]]
+    return model.get_weights()
+
+
+def test_a_training_that_was_started_again_repeats_no_batch():
+    strategy = devices.mirrored(1)
+    with strategy.scope():
+        model, optimizer = tiny(), SMALL.optimizer()
+    job = recipe.Training(strategy, model, optimizer, SMALL, *clothes(strategy))
+    for number in (1, 2):
+        job.epoch(number)
+    resumed = interrupted(lambda job: job.skip(SMALL.steps_per_epoch))
+    assert training.largest_difference(resumed, model.get_weights()) < 1e-6
+    repeated = interrupted(lambda job: None)
+    assert training.largest_difference(repeated, model.get_weights()) > 1e-3
+
+
 def decay_of_each_replica(model, optimizer, its):
     """As in `recipe.train_step`, but every replica adds the whole decay."""
 

@@ -186,7 +186,7 @@ cu.check("12.recipe", recipe)
 # %% [markdown]
 # ## The whole job
 #
-# `cu.recipe.Training` does what your recipe does, and counts top-1 and top-5. Around it: all variables in the scope, a checkpoint every epoch, the finished model saved, each worker to a path of its own (lesson 10). It resumes by itself. The weights after 4 steps are kept for a proof.
+# `cu.recipe.Training` does what your recipe does, and counts top-1 and top-5. Around it: all variables in the scope, a checkpoint every epoch, the finished model saved, each worker to a path of its own (lesson 10). Started again, it goes on with the batch after its checkpoint. The weights after 4 steps are kept for a proof.
 
 
 # %%
@@ -199,10 +199,12 @@ def train(strategy, make_model, recipe, make_data, folder):
     saved = cu.checkpoints.Checkpoints(
         f"{folder}/steps", model=model, optimizer=optimizer, strategy=strategy
     )
-    done = saved.restore() // recipe.steps_per_epoch
-    job.steps(4)
+    done = saved.restore()  # 0, or the steps of an earlier start
+    job.skip(done)  # whose batches were seen
+    if not done:
+        job.steps(4)
     early, history = model.get_weights(), []
-    for number in range(done + 1, recipe.epochs + 1):
+    for number in range(done // recipe.steps_per_epoch + 1, recipe.epochs + 1):
         history.append(job.epoch(number))
         if cu.checkpoints.is_chief(strategy):
             print(history[-1], flush=True)

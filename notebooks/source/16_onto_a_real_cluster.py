@@ -229,9 +229,9 @@ def efficiencies(job, network):
     return [cu.costmodel.weak_efficiency(job, n, 32, net) for n in many]
 
 
-weak = {f"{net}/s": efficiencies(resnet, net) for net in NETWORKS}
+weak = {f"{net[:-4]} Gbit/s": efficiencies(resnet, net) for net in NETWORKS}
 uneven = resnet.varying(0.1)  # from step to step
-weak["100Gbit/s, uneven workers"] = efficiencies(uneven, "100Gbit")
+weak["100 Gbit/s, uneven workers"] = efficiencies(uneven, "100Gbit")
 cu.plots.show(
     cu.plots.against_workers(many, weak, "efficiency", log=True),
     alt="Efficiency against workers, up to 1024. It falls with the first few workers, "
@@ -367,7 +367,7 @@ assert len(set(addresses)) == 4
 
 # An efficiency is at most 1, and uneven workers lower it.
 assert all(0 < value <= 1 for values in weak.values() for value in values)
-assert weak["100Gbit/s, uneven workers"][-1] < weak["100Gbit/s"][-1]
+assert weak["100 Gbit/s, uneven workers"][-1] < weak["100 Gbit/s"][-1]
 
 # Formula and simulation agree; published runs lie where the model says.
 for way in ways.values():

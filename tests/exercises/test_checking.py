@@ -207,7 +207,7 @@ def not_implemented(x):
 UNTOUCHED = [None, ..., empty, with_docstring, with_pass, returning_none, not_implemented, tf.function(empty)]
 
 
-@pytest.mark.parametrize("answer", UNTOUCHED, ids=str)
+@pytest.mark.parametrize("answer", UNTOUCHED)
 def test_an_untouched_stub_is_not_attempted(make_exercise, answer):
     verdict = verdict_on(make_exercise(), answer)
     assert verdict.outcome is Outcome.NOT_ATTEMPTED and "about 1 line" in verdict.message

@@ -58,7 +58,7 @@ def nest(depth):
 @pytest.mark.parametrize(
     "value",
     [object(), len, {(1, 2): 3}, nest(50), [0] * 50_000, np.zeros(50_000), "x" * 50_000, 10**100, {1, 2}, 1j],
-    ids=lambda value: str(value)[:30],
+    ids=lambda value: str(value)[:20],  # not as far as an address in memory
 )
 def test_what_is_not_plain_or_too_much_is_refused(value):
     with pytest.raises(NotPlain):
@@ -109,7 +109,6 @@ def test_a_number_or_text_that_claims_to_equal_everything_is_made_plain():
         (np.array([True]), np.array([True]), True),
         (np.array([True]), np.array([False]), False),
     ],
-    ids=str,
 )
 def test_when_two_values_are_the_same(left, right, equal):
     assert same(left, right) is equal

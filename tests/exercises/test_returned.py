@@ -27,7 +27,6 @@ def test_a_number_of_any_kind_is_taken(value):
         (len, "the function len itself: it was not called"),
         (object(), "something of type object"),
     ],
-    ids=str,
 )
 def test_what_is_no_number_is_told(value, told):
     with pytest.raises(Unusable, match=told) as caught:

@@ -31,7 +31,6 @@ def test_a_check_is_shown_in_the_progress():
         (("04.compute_loss",), r'no answer to check.*cu\.check\("04.compute_loss", compute_loss\)'),
         ((4, right), "id of an exercise is text"),
     ],
-    ids=str,
 )
 def test_a_call_that_cannot_be_meant_is_answered_with_the_right_one(arguments, told):
     with pytest.raises(ExerciseError, match=told):
