@@ -178,9 +178,12 @@ def _prepare(job: Job, caller: Caller) -> None:
         # No modification time: linecache then never asks the disk for these.
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
     from course_utils.cluster import probes
+    from course_utils.upstream import generated_files
 
     probes.share_out(job.number, job.workers, job.devices, job.threads)
     probes.install(job, caller)
+    if "tensorflow" in sys.modules:
+        generated_files.keep_in(job.folder)
 
 
 def _unpack(job: Job):

@@ -101,6 +101,23 @@ def test_nothing_stays_behind_after_a_run_that_worked(tmp_path):
     assert no_port_is_taken(cluster.configs)
 
 
+def test_the_code_that_autograph_writes_goes_with_the_run():
+    def file_of_generated_code():
+        import tensorflow as tf
+
+        def absolute(x):
+            return x if x > 0 else -x
+
+        written = tf.autograph.to_graph(absolute).__code__.co_filename
+        return written, os.path.exists(written)
+
+    for method in ("fork", "spawn"):
+        ((written, was_there),) = LocalCluster(1, output="quiet", start_method=method).run(
+            file_of_generated_code
+        )
+        assert was_there and not os.path.exists(written)
+
+
 def test_grandchildren_end_with_their_worker(tmp_path):
     LocalCluster(2, **QUIET).run(jobs.start_grandchildren, str(tmp_path / "pids"))
     pids = [int(pid) for file in tmp_path.iterdir() for pid in file.read_text().split()]
