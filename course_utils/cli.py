@@ -161,6 +161,7 @@ def _deploys(*more):
         click.option("--time", default="1h", show_default=True, help="The time limit."),
         click.option("--max-restarts", type=int, default=3, show_default=True),
         click.option("--name", help="The job's name; else it is made from the script's."),
+        click.option("--image", help="The container image that holds the script (Slurm: with pyxis)."),
         *more,
         click.option(
             "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write it here, not to the screen."
@@ -192,7 +193,6 @@ def slurm(script, arguments, out, **options):
 
 
 @_deploys(
-    click.option("--image", help="The container image that holds the script."),
     click.option("--memory", default="16Gi", show_default=True, help="For each worker."),
     click.option("--claim", default="training", show_default=True, help="The storage that all share."),
     click.option(

@@ -32,7 +32,7 @@ class Plan:
     """What is to run, and on how much.
 
     script, arguments: what each worker runs. workers: processes; gpus: for each. time: at most so long, such
-    as "2h". image: the container image (Kubernetes). claim: the PersistentVolumeClaim of the shared storage.
+    as "2h". image: the container image; under Slurm it takes the pyxis plugin. claim: the PersistentVolumeClaim of the shared storage.
     cpus, memory: for each worker. max_restarts: how often the job may start again. name: of the job; else
     made from the script's. per_node: workers on one machine (Slurm). partition: Slurm's; None: its default.
     """
@@ -132,6 +132,7 @@ def slurm(plan: Plan) -> str:
         command=shlex.join(["python", "-u", plan.script, *plan.arguments]),
         restarts=plan.max_restarts,
         cpus=plan.cpus,
+        container=f" --container-image={plan.image}" if plan.image else "",
     )
 
 
@@ -315,7 +316,7 @@ worker='
 # --wait: the chief may still evaluate and write when the others are done, but not for ever.
 # --cpus-per-task: since Slurm 22.05 srun does not take it from the options above.
 for attempt in $(seq 0 {restarts}); do
-  srun --kill-on-bad-exit=1 --wait=600 --distribution=block --cpus-per-task={cpus} bash -c "$worker" worker \
+  srun --kill-on-bad-exit=1 --wait=600 --distribution=block --cpus-per-task={cpus}{container} bash -c "$worker" worker \
     {command}
   code=$?
   case $code in

@@ -44,9 +44,7 @@ def test_an_option_that_does_not_exist_is_refused_and_not_taken_for_the_script(t
     assert result.exit_code == 2 and "No such option '--worker'" in result.stderr and not result.stdout
 
 
-@pytest.mark.parametrize(
-    "words", ["slurm --memory 1Gi", "slurm --image i", "slurm --with job", "kubernetes --partition p"]
-)
+@pytest.mark.parametrize("words", ["slurm --memory 1Gi", "slurm --with job", "kubernetes --partition p"])
 def test_options_of_the_other_target_are_refused(words):
     assert "No such option" in deploy(f"{words} train.py").stderr
 

@@ -215,3 +215,10 @@ def test_a_job_is_called_after_its_script_as_far_as_a_service_can_be(script, nam
 
 def test_usual_words_are_taken():
     deploy.Plan("a.py", partition="gpu,big-1", memory="500Mi", claim="a-b.c", image="h:5/a/b_c:v1@sha256:0f")
+
+
+def test_a_container_image_is_for_the_workers_and_not_for_the_batch_script():
+    text = deploy.slurm(deploy.Plan("train.py", image="registry.example/train:1"))
+    (line,) = [line for line in text.splitlines() if "container-image" in line]
+    assert line.lstrip().startswith("srun ") and " --container-image=registry.example/train:1 bash " in line
+    assert "container-image" not in deploy.slurm(deploy.Plan("train.py"))
