@@ -32,9 +32,10 @@ class Plan:
     """What is to run, and on how much.
 
     script, arguments: what each worker runs. workers: processes; gpus: for each. time: at most so long, such
-    as "2h". image: the container image; under Slurm it takes the pyxis plugin. claim: the PersistentVolumeClaim of the shared storage.
-    cpus, memory: for each worker. max_restarts: how often the job may start again. name: of the job; else
-    made from the script's. per_node: workers on one machine (Slurm). partition: Slurm's; None: its default.
+    as "2h". image: the container image (under Slurm it takes the pyxis plugin). claim: the
+    PersistentVolumeClaim of the shared storage. cpus, memory: for each worker. max_restarts: how often the
+    job may start again. name: of the job; else made from the script's. per_node: workers on one machine
+    (Slurm). partition: Slurm's; None: its default.
     """
 
     script: str
@@ -316,8 +317,8 @@ worker='
 # --wait: the chief may still evaluate and write when the others are done, but not for ever.
 # --cpus-per-task: since Slurm 22.05 srun does not take it from the options above.
 for attempt in $(seq 0 {restarts}); do
-  srun --kill-on-bad-exit=1 --wait=600 --distribution=block --cpus-per-task={cpus}{container} bash -c "$worker" worker \
-    {command}
+  srun --kill-on-bad-exit=1 --wait=600 --distribution=block --cpus-per-task={cpus}{container} \
+    bash -c "$worker" worker {command}
   code=$?
   case $code in
     0) exit 0 ;;

@@ -220,5 +220,7 @@ def test_usual_words_are_taken():
 def test_a_container_image_is_for_the_workers_and_not_for_the_batch_script():
     text = deploy.slurm(deploy.Plan("train.py", image="registry.example/train:1"))
     (line,) = [line for line in text.splitlines() if "container-image" in line]
-    assert line.lstrip().startswith("srun ") and " --container-image=registry.example/train:1 bash " in line
+    assert line.lstrip().startswith("srun ") and line.endswith(
+        " --container-image=registry.example/train:1 \\"
+    )
     assert "container-image" not in deploy.slurm(deploy.Plan("train.py"))
