@@ -185,7 +185,7 @@ cu.plots.show(
 )
 
 # %% [markdown]
-# How near are the bars on your machine? If it is busy with other things, not very: the model believes what it measured. On a quiet one, the course's benchmark holds it to 20 %.
+# How near are the bars on your machine? If it is busy with other things, not very: the model believes what it measured. The course's benchmark asks for 20 % on a quiet one, and prints how near each is.
 #
 # ## The trap of the laptop
 #
