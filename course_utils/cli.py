@@ -32,16 +32,18 @@ class _Course(click.Group):
             raise click.ClickException(f"{where}{error.strerror or error}.") from error
 
 
-def _seconds(_context, _option, value):
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter("a number of seconds is needed.")
-    return value
+def _finite(needed):
+    """A callback that refuses inf and nan, which click takes for numbers, saying what is `needed`."""
+
+    def check(_context, _option, value):
+        if value is not None and not math.isfinite(value):
+            raise click.BadParameter(f"{needed} is needed.")
+        return value
+
+    return check
 
 
-def _number(_context, _option, value):
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter("a finite number is needed.")
-    return value
+_seconds, _number = _finite("a number of seconds"), _finite("a finite number")
 
 
 def _time_span(_context, _option, value):
