@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 
 import cluster_jobs as jobs
 import pytest
@@ -136,11 +137,15 @@ def test_a_parameter_server_that_dies_ends_the_attempt_and_a_worker_of_a_coordin
     def serve_or_wait(folder):
         faults.step(1)
         first_attempt = not (folder / "second").exists()
+        if jobs.me() == "chief 0":
+            if not first_attempt:
+                return "done"
+            (folder / "chief has looked").touch()
         if jobs.me().startswith("ps") and first_attempt:
+            while not (folder / "chief has looked").exists():
+                time.sleep(0.01)
             (folder / "second").touch()
             jobs.kill_myself()
-        if jobs.me() == "chief 0" and not first_attempt:
-            return "done"
         threading.Event().wait()
 
     cluster = LocalCluster(1, chief=True, ps=1, output="quiet", timeout=30, faults="exit=3 worker:0@step:1")
