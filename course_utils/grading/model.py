@@ -143,3 +143,18 @@ class Graded:
     def possible(self) -> float:
         """Points that could be earned."""
         return sum(result.possible for result in self.results)
+
+
+@dataclass(frozen=True)
+class BatchInfo:
+    """What the pages say of a whole run."""
+
+    title: str = "Grades"
+    when: str = ""  # in words, such as "30 November 2026, 21:34"
+    means: str = ""  # which kind of sandbox it was, in words
+    limits: str = ""  # in words: "20 s and 2 GiB an answer"
+    seed: int | None = None  # for the class page alone: students must not learn it
+    seconds: float = 0.0  # the whole run took
+    memory: int = 0  # bytes, the whole run at its peak
+    release: str | None = None  # the release that answers were held against
+    notes: tuple[str, ...] = ()  # on the batch as a whole: files that belong to nobody, ...
