@@ -236,10 +236,11 @@ class _Traces:
 
     def __init__(self):
         self.files, self.folders = len(_open_files()), _run_folders()
+        self.processes = _processes()  # such as multiprocessing's tracker, which stays once it is started
 
     def left(self, checkpoints: Path | None) -> list[str]:
         """What is there now and was not before: processes, open files and sockets, folders."""
-        found = [f"process {process.pid}" for process in _processes()]
+        found = [f"process {process.pid}" for process in _processes() if process not in self.processes]
         found += ["an open file or socket"] * (len(_open_files()) > self.files + 1)  # one: the warm process
         found += [str(folder) for folder in _run_folders() - self.folders]
         if checkpoints:
