@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+UNGRADED = "could not be graded"  # an outcome beside those of exercises: a fault of ours, not of the answer
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -104,6 +106,7 @@ class Result:
     notes: tuple[str, ...] = ()
     look: tuple[str, ...] = ()  # what an instructor should look at by hand
     comment: str = ""  # by hand, from overrides.csv
+    by_hand: bool = False  # the points are by hand too
     seconds: float = 0.0
     memory: int = 0
 
@@ -125,18 +128,21 @@ class Graded:
 
     key: str
     student: str
-    status: str  # "graded", "nothing handed in", "unreadable"
+    status: str  # "graded", "not all graded", "nothing handed in", "unreadable"
     results: tuple[Result, ...]
     notes: tuple[str, ...] = ()
     ids: dict[str, str] = field(default_factory=dict)
     days_late: float = 0.0
     penalty: float = 0.0  # points taken off for being late
+    total: float | None = None  # by hand, from overrides.csv: stands as it is
     comment: str = ""
     seconds: float = 0.0
 
     @property
     def earned(self) -> float:
-        """Points, after the penalty."""
+        """Points, after the penalty, or the total by hand."""
+        if self.total is not None:
+            return self.total
         return max(0.0, sum(result.points for result in self.results) - self.penalty)
 
     @property
@@ -158,3 +164,20 @@ class BatchInfo:
     memory: int = 0  # bytes, the whole run at its peak
     release: str | None = None  # the release that answers were held against
     notes: tuple[str, ...] = ()  # on the batch as a whole: files that belong to nobody, ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """All that one run has graded: gradebook, feedback and class page are written from it."""
+
+    graded: tuple[Graded, ...]  # by key
+    exercises: tuple[str, ...]  # the ids, in the order of the lessons
+    seed: int
+    means: str = ""  # which kind of sandbox it was, in words
+    late_policy: str = ""  # as the instructor wrote it
+    notes: tuple[str, ...] = ()  # for the instructor
+
+    @property
+    def possible(self) -> float:
+        """Points that a student could earn."""
+        return self.graded[0].possible if self.graded else 0.0
