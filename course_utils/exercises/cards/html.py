@@ -15,7 +15,7 @@ def verdict(found) -> str:
     return _card(
         _kind(outcome),
         _head(badge, exercise, words.points(exercise, outcome)),
-        f'<p class="cu-mistake">Recognised: <strong>{_rich(found.mistake)}</strong></p>'
+        f'<p class="cu-mistake">Recognised: <strong>{rich(found.mistake)}</strong></p>'
         if found.mistake
         else "",
         _paragraph(found.message),
@@ -40,7 +40,7 @@ def hint(exercise, number, after, note) -> str:
 
 def solution(exercise, source, attempted) -> str:
     """The source of our answer, folded up if nothing was checked yet."""
-    code = f'<pre class="cu-code"><code>{_highlighted(source.rstrip())}</code></pre>'
+    code = f'<pre class="cu-code"><code>{highlighted(source.rstrip())}</code></pre>'
     if not attempted:
         first = f"Try it first: nothing was checked yet. `{exercise.call}`"
         code = f"{_paragraph(first)}<details><summary>Show our answer anyway</summary>{code}</details>"
@@ -67,6 +67,19 @@ def progress(rows, note) -> str:
     )
 
 
+def rich(text: str) -> str:
+    """Escaped text in which `code`, **strong** and *emphasis* of Markdown mean what they say."""
+    parts = re.split(r"`([^`\n]+)`", text)  # every second part stood between backticks
+    return "".join(f"<code>{escape(p)}</code>" if i % 2 else _emphasis(p) for i, p in enumerate(parts))
+
+
+def highlighted(source: str) -> str:
+    """Python source with the colours of the notebook's own editor."""
+    from pygments.lexers import PythonLexer
+
+    return "".join(_token(kind, text) for kind, text in PythonLexer(stripnl=False).get_tokens(source))
+
+
 def _kind(outcome):
     return f"cu-{str(outcome).replace(' ', '-')}"
 
@@ -82,25 +95,15 @@ def _card(kind, *parts):
 
 def _head(badge, exercise, points=""):
     right = f'<span class="cu-points">{points}</span>' if points else ""
-    title = f'<span class="cu-title"><code>{exercise.id}</code> {_rich(exercise.title)}</span>'
+    title = f'<span class="cu-title"><code>{exercise.id}</code> {rich(exercise.title)}</span>'
     return f'<div class="cu-head">{badge} {title} {right}</div>'
-
-
-def _mistake(name):
-    return f'<p class="cu-mistake">Recognised: <strong>{_rich(name)}</strong></p>' if name else ""
 
 
 def _paragraph(text, kind="", label=""):
     if not text:
         return ""
     before = f"<strong>{label}:</strong> " if label else ""
-    return f"<p{f' class={kind!r}' * bool(kind)}>{before}{_rich(text)}</p>"
-
-
-def _rich(text):
-    """Escaped text in which `code`, **strong** and *emphasis* of Markdown mean what they say."""
-    parts = re.split(r"`([^`\n]+)`", text)  # every second part stood between backticks
-    return "".join(f"<code>{escape(p)}</code>" if i % 2 else _emphasis(p) for i, p in enumerate(parts))
+    return f"<p{f' class={kind!r}' * bool(kind)}>{before}{rich(text)}</p>"
 
 
 def _emphasis(text):
@@ -112,7 +115,7 @@ def _table(found):
     if not found.lines:
         return _paragraph(found.about, "cu-about", "Case")
     lines, more = words.shown(found.lines)
-    caption = f"<caption>{_rich(found.about)}</caption>" if found.about else ""
+    caption = f"<caption>{rich(found.about)}</caption>" if found.about else ""
     head = '<tr><td></td><td></td><th scope="col">yours</th><th scope="col">expected</th></tr>'
     rest = f'<p class="cu-after">{escape(more)}</p>' if more else ""
     table = f'<table class="cu-beside">{caption}{head}{"".join(map(_line, lines))}</table>'
@@ -122,7 +125,7 @@ def _table(found):
 def _line(line):
     yours, expected = line.texts()
     kind, glyph, word = ("cu-equal", "✓", "equal") if line.equal else ("cu-differs", "✗", "different")
-    label = f'<th scope="row">{_rich(line.label)}</th>'
+    label = f'<th scope="row">{rich(line.label)}</th>'
     mark = f'<td class="cu-mark"><span aria-hidden="true">{glyph}</span> {word}</td>'
     if max(len(yours), len(expected)) <= 36 and "\n" not in yours + expected:
         cells = f"<td><code>{escape(yours)}</code></td><td><code>{escape(expected)}</code></td>"
@@ -156,15 +159,8 @@ def _exercise_row(exercise, outcome, hints):
     earned = exercise.points if outcome is Outcome.PASSED else 0
     return (
         f'<tr class="{_kind(outcome)}"><td>{_badge(outcome)}{told}</td><td><code>{exercise.id}</code></td>'
-        f"<td>{_rich(exercise.title)}</td><td>{earned} of {exercise.points}</td></tr>"
+        f"<td>{rich(exercise.title)}</td><td>{earned} of {exercise.points}</td></tr>"
     )
-
-
-def _highlighted(source):
-    """Python source with the colours of the notebook's own editor."""
-    from pygments.lexers import PythonLexer
-
-    return "".join(_token(kind, text) for kind, text in PythonLexer(stripnl=False).get_tokens(source))
 
 
 def _token(kind, text):

@@ -96,3 +96,12 @@ _SHEET = """
 """
 
 STYLE = re.sub(r"\s*([{};,])\s*", r"\1", " ".join(_SHEET.split()))
+
+
+def accents() -> dict[str, list[str]]:
+    """Kind of card -> its colour on a light ground and on a dark one, as the sheet has them."""
+    found: dict[str, list[str]] = {}
+    for selectors, colour in re.findall(r"([^{}]+)\{--cu-accent: (#\w+);\}", STYLE):
+        for kind in sorted(set(re.findall(r"\.cu-card\.cu-([\w-]+)", selectors))):
+            found.setdefault(kind, []).append(colour)
+    return found
