@@ -153,17 +153,14 @@ class Graded:
 
 @dataclass(frozen=True)
 class BatchInfo:
-    """What the pages say of a whole run."""
+    """What the pages say of a run besides its results: `pages.student(graded, info)`, `class_page(batch, info)`."""
 
-    title: str = "Grades"
+    title: str = "Grades"  # such as "Lesson 04"
     when: str = ""  # in words, such as "30 November 2026, 21:34"
-    means: str = ""  # which kind of sandbox it was, in words
-    limits: str = ""  # in words: "20 s and 2 GiB an answer"
-    seed: int | None = None  # for the class page alone: students must not learn it
+    limits: str = ""  # in words, such as "20 s and 2 GiB an answer"
     seconds: float = 0.0  # the whole run took
     memory: int = 0  # bytes, the whole run at its peak
     release: str | None = None  # the release that answers were held against
-    notes: tuple[str, ...] = ()  # on the batch as a whole: files that belong to nobody, ...
 
 
 @dataclass(frozen=True)
