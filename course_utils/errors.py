@@ -52,3 +52,7 @@ class ExerciseError(CourseError):
 
 class NotebookError(CourseError):
     """A lesson's source or notebook breaks a rule of the course, or did not run."""
+
+
+class GradingError(CourseError):
+    """Submissions cannot be found, read or graded: the path, an option or the place for the results is wrong."""

@@ -20,6 +20,7 @@ class Answer:
     exercise_id: str
     source: str
     imports: str = ""  # import statements found elsewhere in the same notebook
+    helpers: str = ""  # definitions of the learner's own, found elsewhere in the same notebook, that it uses
     notes: tuple[str, ...] = ()
 
 
@@ -153,7 +154,7 @@ class Graded:
 
 @dataclass(frozen=True)
 class BatchInfo:
-    """What the pages say of a run besides its results: `pages.student(graded, info)`, `class_page(batch, info)`."""
+    """What the pages say of a run besides its results."""
 
     title: str = "Grades"  # such as "Lesson 04"
     when: str = ""  # in words, such as "30 November 2026, 21:34"
