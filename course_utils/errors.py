@@ -55,4 +55,4 @@ class NotebookError(CourseError):
 
 
 class GradingError(CourseError):
-    """Submissions cannot be found, read or graded: the path, an option or the place for the results is wrong."""
+    """Submissions cannot be found or graded: the path, an option or the place for the results is wrong."""
