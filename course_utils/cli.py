@@ -315,13 +315,18 @@ def run(lessons, profile, jobs, time_limit, save_in, folder):
 @main.command()
 @_LESSONS
 @click.option("--check", is_flag=True, help="Only tell which notebooks differ from their source.")
+@click.option("--metadata", is_flag=True, help="Only bring the cells' metadata up to date; run nothing.")
 @click.option("--time-limit", type=click.FloatRange(1), callback=_seconds, default=300, show_default=True)
 @_FOLDER
-def notebooks(lessons, check, time_limit, folder):
+def notebooks(lessons, check, metadata, time_limit, folder):
     """Build notebooks/NN_name.ipynb with outputs from notebooks/source/NN_name.py."""
     from course_utils.notebooks import build, report, sources
 
     paths = sources.find(lessons, folder or sources.FOLDER)
+    if metadata:
+        for path in paths:
+            click.echo(f"{build.refresh(path).name}: metadata as in its source.")
+        return
     if check:
         differing = [sentence for path in paths if (sentence := build.drift(path))]
         for sentence in differing:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import nbformat
 
+from course_utils.errors import NotebookError
 from course_utils.notebooks import sources
 from course_utils.notebooks.execute import execute
 
@@ -29,9 +30,22 @@ def build(path: Path, *, time_limit: float = 300, on_cell=lambda cell: None) -> 
     """
     lesson = sources.read(path)
     executed = execute(sources.notebook(lesson), time_limit=time_limit, on_cell=on_cell)
-    text = nbformat.writes(clean(executed, lesson), version=nbformat.NO_CONVERT) + "\n"
-    lesson.notebook_path.write_text(text, encoding="utf-8")
-    return lesson.notebook_path
+    return _write(clean(executed, lesson), lesson)
+
+
+def refresh(path: Path) -> Path:
+    """Path of the source's notebook, its metadata brought up to date; nothing is executed, outputs stay.
+
+    Raises NotebookError where code or text differ from the source: only a build mends that.
+    """
+    lesson = sources.read(path)
+    built, expected = _built(lesson), sources.notebook(lesson)
+    for mine, theirs in zip(expected.cells, built.cells, strict=False):
+        theirs.metadata = mine.metadata
+    built.metadata = expected.metadata
+    if (differs := _difference(lesson, expected, built)) is not None:
+        raise NotebookError(differs, cure=_cure(lesson))
+    return _write(built, lesson)
 
 
 def clean(executed: nbformat.NotebookNode, lesson: sources.Lesson) -> nbformat.NotebookNode:
@@ -54,24 +68,10 @@ def drift(path: Path) -> str | None:
     Code, text and metadata are compared, cell by cell; outputs are not.
     """
     lesson = sources.read(path)
-    cure = f"Run `course notebooks {lesson.number}`, or `make notebooks` for all."
     if not lesson.notebook_path.exists():
-        return f"{lesson.name}.ipynb is missing. {cure}"
-    built = nbformat.read(lesson.notebook_path, as_version=nbformat.NO_CONVERT)
-    expected = sources.notebook(lesson)
-    for index, (mine, theirs) in enumerate(zip(expected.cells, built.cells, strict=False)):
-        for part in ("id", "cell_type", "source", "metadata"):
-            if mine[part] != theirs.get(part):
-                place = f"{sources.shown(path)}:{lesson.cells[index].line}"
-                return (
-                    f"{lesson.name}.ipynb differs from its source: {part} of cell {index} ({place}). {cure}"
-                )
-    if len(expected.cells) != len(built.cells):
-        counts = f"{len(built.cells)} cells, its source {len(expected.cells)}"
-        return f"{lesson.name}.ipynb has {counts}. {cure}"
-    if expected.metadata != built.metadata:
-        return f"{lesson.name}.ipynb differs from its source in the notebook's metadata. {cure}"
-    return None
+        return f"{lesson.name}.ipynb is missing. {_cure(lesson)}"
+    differs = _difference(lesson, sources.notebook(lesson), _built(lesson))
+    return differs and f"{differs} {_cure(lesson)}"
 
 
 def scrubbed(text: str) -> str:
@@ -83,6 +83,34 @@ def scrubbed(text: str) -> str:
     text = _TEMPORARY.sub("<temporary folder>", text)
     text = text.replace(str(Path.home()) + "/", "~/")
     return _ADDRESS.sub("0x...", text)
+
+
+def _built(lesson):
+    return nbformat.read(lesson.notebook_path, as_version=nbformat.NO_CONVERT)
+
+
+def _write(notebook, lesson):
+    text = nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n"
+    lesson.notebook_path.write_text(text, encoding="utf-8")
+    return lesson.notebook_path
+
+
+def _cure(lesson):
+    return f"Run `course notebooks {lesson.number}`, or `make notebooks` for all."
+
+
+def _difference(lesson, expected, built):
+    """The first difference between the notebook that a source stands for and the one built, as a sentence."""
+    for index, (mine, theirs) in enumerate(zip(expected.cells, built.cells, strict=False)):
+        for part in ("id", "cell_type", "source", "metadata"):
+            if mine[part] != theirs.get(part):
+                place = f"{sources.shown(lesson.path)}:{lesson.cells[index].line}"
+                return f"{lesson.name}.ipynb differs from its source: {part} of cell {index} ({place})."
+    if len(expected.cells) != len(built.cells):
+        return f"{lesson.name}.ipynb has {len(built.cells)} cells, its source {len(expected.cells)}."
+    if expected.metadata != built.metadata:
+        return f"{lesson.name}.ipynb differs from its source in the notebook's metadata."
+    return None
 
 
 def _clean_output(output):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import nbformat
 
-from course_utils.notebooks import sources
+from course_utils.notebooks import nbgrader, sources
 from course_utils.notebooks.sources import Cell, Lesson
 
 SETUP_LINES = 8
@@ -17,6 +17,7 @@ MAX_CODE_LINES = 30
 MAX_CODE_COLUMNS = 88  # what JupyterLab shows beside its file browser on a laptop's screen
 MAX_PROSE_WORDS = 120
 CELLS = range(25, 46)
+USUAL_EXERCISES = 3
 CELLS_WITHOUT_HEADING = 4
 
 Findings = Iterator[tuple[Cell | None, int, str]]  # cell, line within the cell's text from 0, what is wrong
@@ -55,9 +56,12 @@ def title(lesson: Lesson) -> Findings:
 
 @source_rule
 def number_of_cells(lesson: Lesson) -> Findings:
+    # A further exercise brings its question, its answer cell and its check, and need not crowd others out.
+    answers = sum(cell.exercise_id is not None for cell in lesson.cells)
+    most = CELLS.stop - 1 + 3 * max(0, answers - USUAL_EXERCISES)
     count = len(lesson.cells)
-    if count not in CELLS:
-        yield None, 0, f"The lesson has {count} cells; {CELLS.start} to {CELLS.stop - 1} fit."
+    if not CELLS.start <= count <= most:
+        yield None, 0, f"The lesson has {count} cells; {CELLS.start} to {most} fit."
 
 
 @source_rule
@@ -240,8 +244,25 @@ def exercises_checked(lesson: Lesson) -> Findings:
     for cell in lesson.cells:
         if cell.exercise_id is not None:
             later = lesson.cells[cell.index + 1 :]
-            if not any(re.search(_check_call(cell.exercise_id), other.text, re.MULTILINE) for other in later):
+            checks = [other for other in later if cell.exercise_id in nbgrader.checked(other.text)]
+            if not checks:
                 yield cell, 0, f'No later cell calls cu.check("{cell.exercise_id}", ...).'
+            for other in checks[1:]:
+                yield other, 0, f"{cell.exercise_id!r} is checked already; its points are those of one cell."
+
+
+@source_rule
+def checks_alone(lesson: Lesson) -> Findings:
+    for cell in _code(lesson):
+        if len(nbgrader.checked(cell.text)) > 1:
+            yield cell, 0, "This cell checks more than one exercise; nbgrader gives points by the cell."
+
+
+@source_rule
+def nothing_left_to_do(lesson: Lesson) -> Findings:
+    for cell, offset, line in _lines(lesson):
+        if re.search(r"\bTODO\b", line):
+            yield cell, offset, f"A TODO is left: {line.strip()}"
 
 
 # What a notebook must not do
@@ -432,10 +453,6 @@ def _exists(lesson, target):
     if target.endswith(".ipynb") and "/" not in target:
         return (lesson.path.parent / target).with_suffix(".py").exists()
     return (lesson.notebook_path.parent / target).exists()
-
-
-def _check_call(exercise_id):
-    return rf"^[^#\n]*\bcheck\(\s*[\"']{re.escape(exercise_id)}[\"']"
 
 
 def _plain(text):

@@ -1,5 +1,6 @@
 """A lesson's source, `notebooks/source/NN_name.py`, and the notebook that it stands for."""
 
+import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,11 +10,13 @@ import jupytext
 import nbformat
 
 from course_utils.errors import NotebookError
+from course_utils.notebooks import nbgrader
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NAME = re.compile(r"\d\d_[a-z0-9]+(_[a-z0-9]+)*")
 HEADING = re.compile(r"^(#{1,6}) +(.+?) *$", re.MULTILINE)
 FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+RELEASE = "RELEASE.json"  # beside `notebooks` in a released copy of the course
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 _MARKER = re.compile(r"^# %%(%*)( .*)?$")
@@ -132,7 +135,7 @@ def notebook(lesson: Lesson) -> nbformat.NotebookNode:
     metadata = {
         "kernelspec": dict(KERNEL),
         "language_info": {"name": "python"},
-        "course": {"lesson": lesson.name},
+        "course": {"lesson": lesson.name} | _release(lesson),
     }
     return nbformat.v4.new_notebook(cells=cells, metadata=metadata)
 
@@ -165,9 +168,17 @@ def _marker_lines(path, text):
     return markers
 
 
+def _release(lesson):
+    """The id of the release that the lesson is part of, if this copy of the course is one."""
+    manifest = lesson.path.parents[2] / RELEASE
+    return {"release": json.loads(manifest.read_text(encoding="utf-8"))["id"]} if manifest.is_file() else {}
+
+
 def _cell_metadata(cell):
     # nbval compares the output of cells that carry its own tag; `stable` is the word that lessons use.
     metadata = dict(cell.metadata)
+    if known := nbgrader.cell_metadata(cell):
+        metadata["nbgrader"] = known
     if "stable" in cell.tags:
         metadata["tags"] = [*cell.tags, "nbval-check-output"]
     return metadata

@@ -5,6 +5,7 @@ import sys
 import nbformat
 import pytest
 
+from course_utils.errors import NotebookError
 from course_utils.notebooks import build, sources
 from course_utils.notebooks.execute import CellFailed
 
@@ -97,6 +98,29 @@ def test_new_outputs_alone_are_no_drift(small, write):
     built.cells[1].outputs = []
     nbformat.write(built, sources.read(path).notebook_path)
     assert build.drift(path) is None
+
+
+def test_metadata_are_brought_up_to_date_and_nothing_else(small, write):
+    path = write(SMALL, name="90_one")
+    notebook = sources.read(path).notebook_path
+    built = nbformat.reads(small[1], as_version=nbformat.NO_CONVERT)
+    built.cells[1].metadata = {"tags": ["stable"]}
+    built.metadata.kernelspec.name = "mine"
+    nbformat.write(built, notebook)
+    assert build.refresh(path) == notebook
+    assert notebook.read_text(encoding="utf-8") == small[1]
+
+
+@pytest.mark.parametrize("named", [named for named in CHANGES if "metadata" not in named])
+def test_what_only_a_build_mends_is_refused_when_metadata_are_refreshed(named, small, write):
+    path = write(SMALL, name="90_one")
+    built = nbformat.reads(small[1], as_version=nbformat.NO_CONVERT)
+    CHANGES[named](built)
+    text = nbformat.v4.nbjson.writes(built)
+    sources.read(path).notebook_path.write_text(text, encoding="utf-8")
+    with pytest.raises(NotebookError, match=named):
+        build.refresh(path)
+    assert sources.read(path).notebook_path.read_text(encoding="utf-8") == text
 
 
 def test_a_missing_notebook_is_drift(write):

@@ -3,6 +3,7 @@
 import nbformat
 import pytest
 
+from course_utils import exercises
 from course_utils.errors import NotebookError
 from course_utils.notebooks import sources
 
@@ -82,6 +83,43 @@ def test_the_notebook_says_its_lesson_and_nothing_of_the_machine(write):
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
         "course": {"lesson": "90_one_and_one"},
+    }
+
+
+def test_answer_and_check_carry_what_nbgrader_needs_and_other_cells_nothing():
+    built = sources.notebook(sources.read(sources.find(("04",))[0]))
+    known = {
+        cell.source.splitlines()[0]: cell.metadata.nbgrader
+        for cell in built.cells
+        if "nbgrader" in cell.metadata
+    }
+    points = {exercise.id: exercise.points for exercise in exercises.catalogue.exercises_of("04")}
+    assert len(known) == 6
+    assert known["def compute_loss(per_example_loss, global_batch_size):"] == {
+        "schema_version": 3,
+        "grade_id": "answer-04-compute_loss",
+        "grade": False,
+        "locked": False,
+        "solution": True,
+        "task": False,
+    }
+    assert known['cu.check("04.compute_loss", compute_loss)'] == {
+        "schema_version": 3,
+        "grade_id": "check-04-compute_loss",
+        "grade": True,
+        "locked": True,
+        "points": points["04.compute_loss"],
+        "solution": False,
+        "task": False,
+    }
+
+
+def test_a_lesson_of_a_release_says_which(write, folder):
+    path = write()
+    (folder.parent / "RELEASE.json").write_text('{"id": "0.1.0+abc"}', encoding="utf-8")
+    assert sources.notebook(sources.read(path)).metadata.course == {
+        "lesson": "90_one_and_one",
+        "release": "0.1.0+abc",
     }
 
 
