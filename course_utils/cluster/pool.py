@@ -17,7 +17,7 @@ from multiprocessing import connection
 from pathlib import Path
 
 from course_utils.cluster.worker import IN_WORKER
-from course_utils.cluster.zygote import FORK, KILL, NUMBER, READY, kill_group
+from course_utils.cluster.zygote import FORK, KILL, NUMBER, READY, WORKER, kill_group, serve
 from course_utils.errors import ClusterError
 
 PRELOAD = ["course_utils.cluster.warm"]
@@ -32,22 +32,33 @@ def default_method() -> str:
 
 
 class Pool:
-    """The warm process of this kernel. Use `the_pool()`."""
+    """A warm process, started now. For clusters, use `the_pool()`.
 
-    def __init__(self, log_level: str):
-        self.log_level, self.owner = log_level, os.getpid()
+    It imports `preload` and calls `entry` in each fork ("module:function", see zygote), in `environment`.
+    """
+
+    def __init__(self, environment: dict[str, str], preload: list[str] = PRELOAD, entry: str = WORKER):
+        self.owner = os.getpid()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         with theirs:
             # A session of its own: an interrupt of the notebook must not reach it.
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, _search_path(), str(theirs.fileno()), json.dumps(PRELOAD)],
+                [
+                    sys.executable,
+                    "-c",
+                    _BOOT,
+                    _search_path(),
+                    str(theirs.fileno()),
+                    json.dumps(preload),
+                    entry,
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=self.errors,
                 stderr=self.errors,
                 start_new_session=True,
-                env=worker_environment(log_level),
+                env=environment,
             )
         self.warm = False
 
@@ -142,8 +153,63 @@ def _started(log_level: str) -> Pool:
         if pool is not None:
             pool.close()
         # TensorFlow reads the level once, at its import: another level needs another process.
-        pool = _pools[log_level] = Pool(log_level)
+        pool = _pools[log_level] = Pool(worker_environment(log_level))
     return pool
+
+
+class ForkedPool(Pool):
+    """A warm process that is a fork of this one, which must be warm itself, clean, and of one thread."""
+
+    def __init__(self):
+        self.owner = os.getpid()
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
+        self.process = _ForkedProcess(lambda: serve(theirs, self.owner), [self.control.fileno()])
+        theirs.close()
+        self.warm = False
+
+
+class _ForkedProcess:
+    """What a pool asks of its process, for one that was forked to call `function`."""
+
+    def __init__(self, function, close: list[int]):
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            with contextlib.suppress(BaseException):
+                os.setsid()
+                for fd in close:
+                    os.close(fd)
+                function()
+            os._exit(0)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float = END_DEADLINE) -> int:
+        end = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired("the warm process", timeout)
+            time.sleep(0.01)
+        return self.returncode
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def adopt_fork(log_level: str = "2") -> None:
+    """From now on clusters of this process fork their workers from a copy of it as it is now.
+
+    For a process that is warm already, has one thread and has used no device: a grader's, before the answer.
+    """
+    with _lock:
+        _pools[log_level] = ForkedPool()
 
 
 @atexit.register
@@ -280,7 +346,7 @@ _BOOT = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from course_utils.cluster.zygote import main
-main(int(sys.argv[2]), json.loads(sys.argv[3]))
+main(int(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4])
 """
 _BOOT_SPAWNED = """
 import json, sys

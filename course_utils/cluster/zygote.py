@@ -4,6 +4,9 @@ Why not `multiprocessing`'s forkserver: its children import the caller's main mo
 that keeps the server alive (so one stopped worker keeps the whole family after the notebook has been killed),
 and an interrupt of the notebook reaches it. Linux only; elsewhere workers are spawned.
 
+What a fork does is up to its entry, a function named "module:function": being a worker of a cluster, or, for
+grading, running an answer.
+
 Talk: the caller sends `fork` with three file descriptors over the control socket. The *lifeline* answers with
 the worker's pid and later its exit code; when the caller says `kill` on it or is gone, the worker's whole
 process group is killed. The *channel* belongs to caller and worker. The *log* takes the worker's output.
@@ -12,6 +15,7 @@ process group is killed. The *channel* belongs to caller and worker. The *log* t
 import contextlib
 import ctypes
 import gc
+import importlib
 import os
 import selectors
 import shutil
@@ -21,26 +25,33 @@ import struct
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 NUMBER = struct.Struct("q")
 READY, FORK, KILL = b"ready", b"fork", b"kill"
+WORKER = "course_utils.cluster.worker:main_forked"
 GONE_DEADLINE = 2  # seconds for a killed caller to be gone
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
-def main(control_fd: int, preload: list[str]) -> None:
+def main(control_fd: int, preload: list[str], entry: str = WORKER) -> None:
     """Serve until the caller is gone; never returns."""
     parent = os.getppid()
-    prctl(PR_SET_CHILD_SUBREAPER, 1)  # what a worker leaves behind becomes our child, so that we can end it
     for name in preload:
         __import__(name)
+    with socket.socket(fileno=control_fd) as control:
+        serve(control, parent, entry)
+    os._exit(0)
+
+
+def serve(control: socket.socket, parent: int, entry: str = WORKER) -> None:
+    """Fork on demand, as the warm process of the caller `parent`, until that one is gone."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # what a worker leaves behind becomes our child, so that we can end it
     gc.collect()
     gc.freeze()  # the collector of a worker need not touch (and so copy) the memory that it shares
-    with socket.socket(fileno=control_fd) as control:
-        control.send(READY)
-        Zygote(control, parent).serve()
-    os._exit(0)
+    control.send(READY)
+    Zygote(control, parent, entry).serve()
 
 
 def die_with_parent() -> None:
@@ -57,8 +68,8 @@ def prctl(option: int, value: int) -> None:
 class Zygote:
     """The warm process at work: takes orders, forks, watches its workers, and ends them."""
 
-    def __init__(self, control: socket.socket, parent: int):
-        self.control, self.parent = control, parent
+    def __init__(self, control: socket.socket, parent: int, entry: str = WORKER):
+        self.control, self.parent, self.entry = control, parent, entry
         self.workers: dict[int, socket.socket] = {}  # pid -> lifeline
         self.wake_read, self.wake_write = os.pipe()
         for fd in (self.wake_read, self.wake_write):
@@ -113,9 +124,7 @@ class Zygote:
                 os.close(fd)
             for lifeline in self.workers.values():
                 lifeline.close()
-            from course_utils.cluster import worker
-
-            code = worker.main_forked(channel_fd, log_fd, zygote=os.getppid())
+            code = function_named(self.entry)(channel_fd, log_fd, zygote=os.getppid())
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -180,6 +189,12 @@ class Zygote:
         if os.getppid() != self.parent:
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def function_named(entry: str) -> Callable:
+    """The function that "module:function" names."""
+    module, _, name = entry.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def kill_group(pid: int) -> None:

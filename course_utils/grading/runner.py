@@ -1,0 +1,106 @@
+"""Runs jobs in sandboxes, forked from one process that has imported TensorFlow: no import for each answer."""
+
+import contextlib
+import json
+import os
+import socket
+import threading
+from dataclasses import asdict, replace
+from multiprocessing import connection
+
+from course_utils.cluster.pool import Pool
+from course_utils.errors import ClusterError
+from course_utils.grading import sandbox
+from course_utils.grading.keeper import SETUP_DEADLINE
+from course_utils.grading.model import Ended, Raw
+from course_utils.grading.sandbox import Limits
+
+PREPARE = "course_utils.grading.examining:prepare"
+KEEPER = "course_utils.grading.keeper:main_forked"
+PRELOAD = ["course_utils.cluster.warm", "course_utils.grading.keeper"]
+GRACE = 30  # seconds for a keeper to say what it has seen
+TRIES = 2
+
+
+class Runner:
+    """Use as a context manager; `run` may be called from many threads, of which `jobs` go on at a time.
+
+    entry: the function "module:function" that is called with a job before the sandbox is closed, and returns
+    the function without arguments that is called inside and returns the text that comes back. It may not use
+    a device. means: a kind of sandbox by name, instead of the strongest that this machine offers.
+    """
+
+    def __init__(
+        self, jobs: int = 2, limits: Limits | None = None, entry: str = PREPARE, means: str | None = None
+    ):
+        self.limits, self.entry = limits or Limits(), entry
+        self.means = means
+        self._at_once = threading.BoundedSemaphore(jobs)
+        self._lock = threading.Lock()
+        self._pool: Pool | None = None
+
+    def __enter__(self) -> "Runner":
+        self.means = self.means or sandbox.strongest()
+        self._warm_process()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the warm process, and with it what still runs."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.close()
+                self._pool = None
+
+    def run(self, job: dict, seconds: float | None = None) -> Raw:
+        """What came of the job, plain JSON data; `seconds` of wall time instead of those of the limits.
+
+        Never raises for anything that an answer does. ClusterError where the warm process does not start.
+        """
+        limits = replace(self.limits, seconds=seconds or self.limits.seconds)
+        order = {"entry": self.entry, "job": job, "limits": asdict(limits), "means": self.means}
+        with self._at_once:
+            for _ in range(TRIES):
+                raw = self._try(json.dumps(order).encode(), limits.seconds)
+                if raw is not None:
+                    return raw
+        return Raw(Ended.BROKEN, printed="The keeper of the sandbox died.", means=self.means)
+
+    def _try(self, order: bytes, seconds: float) -> Raw | None:
+        """None when the keeper died without a word: killed by somebody, or by a machine short of memory."""
+        pool = self._warm_process()
+        ours, theirs = socket.socketpair()
+        log = os.open(os.devnull, os.O_WRONLY)
+        try:
+            keeper = pool.fork(theirs, log)
+        except ClusterError:
+            ours.close()
+            return None
+        finally:
+            os.close(log)
+        with connection.Connection(ours.detach()) as channel:
+            try:
+                return _talk(channel, order, seconds)
+            finally:
+                keeper.kill()
+                keeper.wait(GRACE)
+
+    def _warm_process(self) -> Pool:
+        with self._lock:
+            if self._pool is None or not self._pool.usable():
+                if self._pool is not None:
+                    self._pool.close()
+                self._pool = Pool(sandbox.warm_environment(), PRELOAD, KEEPER)
+            self._pool.wait_until_warm()
+            return self._pool
+
+
+def _talk(channel: connection.Connection, order: bytes, seconds: float) -> Raw | None:
+    with contextlib.suppress(OSError, EOFError):
+        channel.send_bytes(order)
+        if channel.poll(SETUP_DEADLINE + seconds + GRACE):
+            said = json.loads(channel.recv_bytes())
+            return Raw(**{**said, "ended": Ended(said["ended"])})
+    return None
