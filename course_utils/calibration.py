@@ -45,14 +45,20 @@ class Calibration:
     def step(self, workers: int, batch: int, link=None) -> costmodel.Step:
         """The predicted step of `workers` workers here, with `batch` examples each, over this link."""
         shared = min(workers, max(2, self.cores))  # two were measured side by side; more share the cores
-        return costmodel.step(self.job(workers), workers, batch, self.network(link), cores=shared)
+        return costmodel.step(self.job(workers), workers, batch, self.network(link, workers), cores=shared)
 
-    def network(self, link=None) -> Network:
-        """What a round costs over `link`: the work of sending, the cable, and the queue before it."""
+    def network(self, link=None, workers: int = 2) -> Network:
+        """What a round of `workers` costs over `link`: the work of sending, the cable, the queue before it.
+
+        On the loopback there is no cable: a round is all work, and more workers than cores take turns at it
+        as they do at computing.
+        """
+        turns = max(1.0, workers / max(2, self.cores))
+        work = Network(self.loopback.latency * turns, self.loopback.bandwidth / turns)
         if link is None:
-            return self.loopback
+            return work
         cable = 8 * self.slow.bandwidth / costmodel.bits_per_second(SLOW)  # what part of it gets used
-        bandwidth = min(self.loopback.bandwidth, cable * link.bytes_per_second)
+        bandwidth = min(work.bandwidth, cable * link.bytes_per_second)
         return Network(self.slow.latency + link.delay_seconds, bandwidth)
 
     def save(self, path: Path = FILE) -> Path:

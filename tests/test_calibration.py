@@ -41,7 +41,10 @@ def test_a_step_is_the_work_on_shared_cores_and_the_ring():
     assert one.seconds == pytest.approx(0.001 + 100 * 1e-5)
     assert two.seconds == pytest.approx(0.002 + 100 * 2e-5 + costmodel.ring(2, size, KNOWN.loopback))
     assert four.work == pytest.approx(2 * two.work)
-    assert four.communication == pytest.approx(costmodel.ring(4, size, KNOWN.loopback))
+    assert four.communication == pytest.approx(2 * costmodel.ring(4, size, KNOWN.loopback))
+    assert KNOWN.step(4, 100, Link("100Mbit")).communication == pytest.approx(
+        costmodel.ring(4, size, KNOWN.slow)  # the cable is what is waited for, not the cores
+    )
 
 
 def test_a_slower_link_scales_with_its_speed_and_adds_its_delay():
