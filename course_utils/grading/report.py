@@ -1,0 +1,60 @@
+"""What `course grade` prints: a bar with an estimate while it works, and at the end where everything is."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from course_utils.exercises.model import Outcome
+from course_utils.grading.examination import Watch
+from course_utils.grading.gradebook import lacks_points, number
+from course_utils.grading.model import Batch
+
+
+@contextlib.contextmanager
+def bar(console: Console) -> Iterator[Watch]:
+    """What to call with how many answers are examined and how many are to be; shown while the block runs."""
+    columns = (
+        TextColumn("examining answers"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=console, transient=True, speed_estimate_period=60) as progress:
+        task = progress.add_task("", total=None, visible=False)
+        yield lambda done, total: progress.update(task, completed=done, total=total, visible=True)
+
+
+def end(batch: Batch, out: Path, console: Console) -> None:
+    """None; prints notes, what to look at by hand, and where the pages are."""
+    for line in [*batch.notes, *_to_do(batch)]:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    console.print(_last(batch, out), highlight=False, soft_wrap=True, markup=False)
+
+
+def _to_do(batch):
+    results = [result for graded in batch.graded for result in graded.results]
+    lacking = sum(map(lacks_points, results))
+    if lacking:
+        answers = "1 answer" if lacking == 1 else f"{lacking} answers"
+        yield f"{answers} could not be graded: run it again, or give points by hand in overrides.csv."
+    unreadable = [graded.key for graded in batch.graded if graded.status == "unreadable"]
+    if unreadable:
+        more = f" and {len(unreadable) - 5} more" if len(unreadable) > 5 else ""
+        yield f"Nothing could be read from: {', '.join(unreadable[:5])}{more}."
+    look = sum(bool(result.look) for result in results)
+    if look:
+        yield f"{look} {'answer' if look == 1 else 'answers'} to look at by hand: the class page says why."
+
+
+def _last(batch, out):
+    passed = sum(result.outcome == Outcome.PASSED for graded in batch.graded for result in graded.results)
+    earned = sum(graded.earned for graded in batch.graded) / len(batch.graded)
+    students = "1 student" if len(batch.graded) == 1 else f"{len(batch.graded)} students"
+    return (
+        f"{students} × {len(batch.exercises)} exercises: {passed} passed; on average {number(earned)} of "
+        f"{number(batch.possible)} points. Pages: {out / 'index.html'} · sandbox: {batch.means or 'none'} · "
+        f"seed {batch.seed}"
+    )
