@@ -4,9 +4,7 @@ Steps and epochs run on real replicas and are held against one device, worked ou
 """
 
 import contextlib
-import functools
 import gc
-import logging
 import os
 import tempfile
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 from course_utils.errors import CourseError
 from course_utils.exercises import returned
 from course_utils.exercises.model import Exercise, Mistake, lazy
+from course_utils.exercises.replicas import quietly, strategy_of
 
 tf = lazy("tensorflow")
 keras = lazy("keras")
@@ -36,13 +35,6 @@ NOT_USED, NO_VALUE = "refused: not all of the checkpoint is used", "refused: som
 LEARNING_RATE = 0.5
 
 
-@functools.cache
-def strategy_of(replicas):
-    """One strategy for each number of replicas: making one costs more than a step."""
-    devices.simulate(4)  # the most of all cases: a strategy of fewer starts TensorFlow with fewer
-    return devices.mirrored(replicas)
-
-
 def share_of(values, replica, replicas):
     """The part of a batch that a replica gets: ceil(B / replicas) examples, the last may get less."""
     size = -(-len(values) // replicas)
@@ -51,18 +43,6 @@ def share_of(values, replica, replicas):
 
 def replicas_here():
     return tf.distribute.get_strategy().num_replicas_in_sync
-
-
-@contextlib.contextmanager
-def quietly():
-    """A context without TensorFlow's warnings, which speak of how the check works, not of the answer."""
-    logger = tf.get_logger()
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 # --- train_step
