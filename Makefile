@@ -35,7 +35,7 @@ $(READY): requirements.lock pyproject.toml
 run: $(READY)
 	@$(BIN)/course run
 
-# `make JOBS=2 test` runs two files of tests at a time. Not the default: one such run had a test process halted.
+# `make JOBS=2 test` runs two files of tests at a time: quicker, and harder to read when something fails.
 test: $(READY)
 	@$(BIN)/python -m pytest $(if $(JOBS),-n $(JOBS) --dist loadfile)
 
