@@ -18,7 +18,7 @@ from course_utils.exercises.cards.style import accents
 from course_utils.grading.model import Batch, BatchInfo, Graded
 from course_utils.grading.pages import analysis, text
 
-_ORDER = {kind.replace(" ", "-"): place for place, kind in enumerate(text.KINDS)} | {"ungraded": 8}
+_ORDER = {text.kind(outcome): place for place, outcome in enumerate(text.KINDS)}
 _UNNAMED = {
     "failed": "wrong in a way that is not known",
     "raised": "stopped by an error",
@@ -52,6 +52,7 @@ def class_page(batch: Batch, info: BatchInfo) -> str:
         remarks=analysis.remarks,
         twice=_shared_names(batch),
         columns=analysis.columns(seen),
+        fractions=any(one.earned % 1 for one in seen),
         middle=analysis.middle(seen),
         items=items,
         looks=analysis.to_look_at(sorted(batch.graded, key=analysis.by_name)),

@@ -73,16 +73,15 @@ def counted_in(graded: Sequence[Graded]) -> list[Graded]:
 
 
 def columns(graded: Sequence[Graded]) -> list[Column]:
-    """The distribution of totals: one column a point where those are few, else ten of equal width."""
+    """The distribution of totals, rounded down: one column a point where those are few, else about ten."""
     if not graded:
         return []
     top = max(1.0, *(one.possible for one in graded), *(one.earned for one in graded))
-    width = 1.0 if top < MOST_COLUMNS else math.ceil(top / 10)
-    found = Counter(math.floor(one.earned / width + 1e-9) for one in graded)
+    width = 1 if top < MOST_COLUMNS else math.ceil(top / 10)
+    found = Counter(max(0, math.floor(one.earned / width + 1e-9)) for one in graded)
     most = max(found.values())
-    whole = all(float(one.earned).is_integer() for one in graded)
     return [
-        Column(_range(i * width, width, top, whole), found[i], found[i] / most)
+        Column(_range(i * width, width, top), found[i], found[i] / most)
         for i in range(math.floor(top / width + 1e-9) + 1)
     ]
 
@@ -111,7 +110,11 @@ def to_look_at(graded: Sequence[Graded]) -> list[Look]:
 
 def remarks(one: Graded) -> str:
     """What there is to say of a student in a line: status, errors, points by hand."""
-    errors = [r.message for r in one.results if r.outcome in ("raised", UNGRADED) and r.message]
+    errors = [
+        r.message.removeprefix("An error stopped your answer. ")
+        for r in one.results
+        if r.outcome in ("raised", UNGRADED) and r.message
+    ]
     by_hand = one.total is not None or any(r.by_hand for r in one.results)
     said = [one.status if one.status != "graded" else "", "points by hand" if by_hand else "", *errors[:1]]
     return " · ".join(part for part in said if part)
@@ -128,14 +131,9 @@ def discrimination(scores: Sequence[float], rests: Sequence[float]) -> float | N
     return statistics.correlation(scores, rests)
 
 
-def _range(start, width, top, whole):
-    if width == 1 and (whole or start >= top):
-        return number(start)
-    end = min(start + width, top)
-    if whole:
-        last = min(start + width - 1, top)
-        return number(start) if last == start else f"{number(start)}–{number(last)}"
-    return f"{number(start)}–{number(end)}" if end > start else number(start)
+def _range(start, width, top):
+    last = min(start + width - 1, math.floor(top))
+    return number(start) if last <= start else f"{number(start)}–{number(last)}"
 
 
 def _item(pairs, most):
@@ -164,7 +162,7 @@ def _ways(pairs):
 
 
 def _made(pairs, most):
-    ways = sorted(_ways(pairs).items(), key=lambda way: (not way[0][0], -way[1], way[0]))
+    ways = sorted(_ways(pairs).items(), key=lambda way: (-way[1], way[0]))
     for (name, outcome), count in ways:
         students = [one for one, r in pairs if (r.mistake or "", r.outcome) == (name, outcome)]
         yield Made(name, outcome, tuple(sorted(students, key=by_name)), count / most)

@@ -77,7 +77,7 @@ def label(outcome: str) -> str:
 
 def kind(outcome: str) -> str:
     """The class that gives an outcome its colour."""
-    return outcome.replace(" ", "-") if outcome in KINDS else "ungraded"
+    return outcome.replace(" ", "-") if outcome in KINDS[:-1] else "ungraded"
 
 
 KINDS = (*map(str, Outcome), UNGRADED)
