@@ -354,6 +354,26 @@ def lint(lessons, folder):
     click.echo("No findings.")
 
 
+@main.command("new-exercise")
+@click.argument("exercise_id", metavar="NN.NAME")
+@click.option("--title", default="", help='What the learner gets done, such as "Add an L2 term".')
+@click.option("--signature", default="", help='Of the answer: "mean(values)"; without brackets, a value.')
+@click.option("--points", type=click.IntRange(1, 100), default=2, show_default=True)
+@click.option("--length", default="", help='Of an answer, such as "about 3 lines".')
+def new_exercise(exercise_id, **parts):
+    """Write the skeleton of the exercise NN.NAME into its lesson, for you to fill in.
+
+    The tests refuse it until it is real: docs/adding_an_exercise.md goes through one.
+    """
+    from course_utils.exercises import authoring
+
+    for path in authoring.new(exercise_id, **parts):
+        click.echo(f"Written into {path.relative_to(authoring.ROOT)}")
+    click.echo(
+        f"What is left to do: python -m pytest tests/exercises/test_every_exercise.py -k {exercise_id}"
+    )
+
+
 @main.command()
 def coverage():
     """Show what the course promises to teach, with the cell and the test that prove each row."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from course_utils.errors import DeviceError
+from course_utils.errors import DeviceError, ExerciseError
 from course_utils.exercises import attempt
 from course_utils.exercises.model import Exercise, lazy
 from course_utils.exercises.plain import NotPlain, decode, encode, plain
@@ -38,8 +38,18 @@ NOT_ATTEMPTED = {"kind": "not attempted"}
 
 
 def cases_of(exercise: Exercise, seed: int = LEARNER_SEED) -> list[dict]:
-    """The cases for a seed: the same for the same exercise and seed, on every machine."""
-    return exercise.cases(np.random.default_rng([seed, zlib.crc32(exercise.id.encode())]))
+    """The cases for a seed: the same for the same exercise and seed, on every machine.
+
+    Raises ExerciseError where there is none, as in an exercise that is only begun: every answer would pass.
+    """
+    cases = exercise.cases(np.random.default_rng([seed, zlib.crc32(exercise.id.encode())]))
+    if not cases:
+        raise ExerciseError(
+            f"The exercise {exercise.id!r} has no cases yet, so it cannot be checked.",
+            cause="It is begun, and not written to its end.",
+            cure="Its author finds what is left to do in the output of tests/exercises.",
+        )
+    return cases
 
 
 def observe(exercise: Exercise, answer: Any, seed: int = LEARNER_SEED, only: int | None = None) -> list[dict]:
@@ -48,11 +58,13 @@ def observe(exercise: Exercise, answer: Any, seed: int = LEARNER_SEED, only: int
     Never raises for anything that the answer does; DeviceError where this process lacks devices, and
     KeyboardInterrupt where the learner stops it.
     """
+    at_first_sight = _looked_at(exercise, answer)
+    if at_first_sight is NOT_ATTEMPTED:
+        return [NOT_ATTEMPTED]
     cases = cases_of(exercise, seed)
     cases = cases if only is None else [cases[only]]
-    at_first_sight = _looked_at(exercise, answer)
     if at_first_sight:
-        return [at_first_sight] * (1 if at_first_sight is NOT_ATTEMPTED else len(cases))
+        return [at_first_sight] * len(cases)
     _load_lazy_modules(exercise)
     records: list[dict] = []
     ends = time.monotonic() + exercise.time_limit

@@ -15,15 +15,27 @@ import pytest
 from course_utils.exercises import all_exercises, reference_source
 from course_utils.exercises.observing import cases_of, to_text
 from course_utils.exercises.plain import plain
-from course_utils.exercises.proving import problems, stub
+from course_utils.exercises.proving import fewest_mistakes, problems, still_to_do, stub
 
 SEEDS = range(int(os.environ.get("COURSE_SEEDS", "5")))
 SLOW_SEEDS = SEEDS if "COURSE_SEEDS" in os.environ else SEEDS[:1]
 EXERCISES = all_exercises()
-# How many wrong answers each exercise of a lesson must recognise: 4 where the lesson's plan lists as many.
-FEWEST_MISTAKES = {"00": 2, "01": 3, "02": 4, "03": 3}
 
 every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
+
+
+@every_exercise
+def test_nothing_of_it_is_left_to_do(exercise):
+    left = still_to_do(exercise)
+    assert not left, "\n" + "\n".join(left)
+
+
+@pytest.fixture(autouse=True)
+def _what_is_only_begun_fails_once(request):
+    """With one list of what is left to do; the other tests take it up when it is done."""
+    exercise = request.node.callspec.params.get("exercise") if hasattr(request.node, "callspec") else None
+    if exercise and not request.node.name.startswith("test_nothing_of_it_is_left") and still_to_do(exercise):
+        pytest.skip(f"{exercise.id} is only begun")
 
 
 @every_exercise
@@ -36,7 +48,7 @@ def test_right_answers_pass_and_each_mistake_is_named(exercise):
 
 @every_exercise
 def test_enough_mistakes_are_recognised(exercise):
-    assert len(exercise.mistakes) >= FEWEST_MISTAKES.get(exercise.lesson, 4)
+    assert len(exercise.mistakes) >= fewest_mistakes(exercise.lesson)
 
 
 @every_exercise
@@ -83,11 +95,11 @@ def test_no_two_exercises_share_an_id_and_no_two_of_a_lesson_a_name():
     assert len(set(ids)) == len(ids) and len(set(names)) == len(names)
 
 
-def test_each_lesson_has_two_or_three_exercises_under_its_own_number():
+def test_each_lesson_has_two_exercises_or_more_all_under_its_own_number():
     for lesson in {exercise.lesson for exercise in EXERCISES}:
         module = importlib.import_module(f"course_utils.exercises.lesson_{lesson}")
         assert {exercise.lesson for exercise in module.EXERCISES} == {lesson}
-        assert 2 <= len(module.EXERCISES) <= 3
+        assert len(module.EXERCISES) >= 2
 
 
 def test_reading_the_exercises_does_not_import_tensorflow():
