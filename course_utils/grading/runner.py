@@ -38,8 +38,10 @@ class Runner:
         self._at_once = threading.BoundedSemaphore(jobs)
         self._lock = threading.Lock()
         self._pool: Pool | None = None
+        self._closed = False
 
     def __enter__(self) -> "Runner":
+        self._closed = False
         self.means = self.means or sandbox.strongest()
         self._warm_process()
         return self
@@ -48,8 +50,9 @@ class Runner:
         self.close()
 
     def close(self) -> None:
-        """End the warm process, and with it what still runs."""
+        """End the warm process, and with it what still runs: its `run` then returns, with BROKEN."""
         with self._lock:
+            self._closed = True
             if self._pool is not None:
                 self._pool.close()
                 self._pool = None
@@ -66,11 +69,18 @@ class Runner:
                 raw = self._try(json.dumps(order).encode(), limits.seconds)
                 if raw is not None:
                     return raw
+                if self._closed:
+                    break
         return Raw(Ended.BROKEN, printed="The keeper of the sandbox died.", means=self.means)
 
     def _try(self, order: bytes, seconds: float) -> Raw | None:
         """None when the keeper died without a word: killed by somebody, or by a machine short of memory."""
-        pool = self._warm_process()
+        try:
+            pool = self._warm_process()
+        except ClusterError:
+            if self._closed:
+                return None
+            raise
         ours, theirs = socket.socketpair()
         log = os.open(os.devnull, os.O_WRONLY)
         try:
@@ -89,6 +99,8 @@ class Runner:
 
     def _warm_process(self) -> Pool:
         with self._lock:
+            if self._closed:
+                raise ClusterError("The runner is closed.")
             if self._pool is None or not self._pool.usable():
                 if self._pool is not None:
                     self._pool.close()
