@@ -19,7 +19,7 @@ from course_utils.notebooks import sources
 ROOT = sources.FOLDER.parent
 COLUMNS = ["what is taught", "lesson and cell", "test"]
 
-_CELL = re.compile(r"(\d\d) · (.+)")
+_CELL = re.compile(r"(\d\d|\w+\.md) · (.+)")  # a lesson, or a page for those who teach it
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ def _cell_problem(root: Path, cell: str) -> str:
     match = _CELL.fullmatch(cell)
     if not match:
         return f"{cell!r} is not of the form `09 · Heading`"
-    number, heading = match.groups()
-    if heading not in _headings(root, number):
-        return f"lesson {number} has no heading {heading!r}"
+    place, heading = match.groups()
+    if heading not in _headings(root, place):
+        return f"{place if place.endswith('.md') else f'lesson {place}'} has no heading {heading!r}"
     return ""
 
 
@@ -107,8 +107,11 @@ def _test_problem(root: Path, test: str) -> str:
 
 
 @cache
-def _headings(root: Path, number: str) -> frozenset[str]:
-    paths = sorted((root / "notebooks" / "source").glob(f"{number}_*.py"))
+def _headings(root: Path, place: str) -> frozenset[str]:
+    if place.endswith(".md"):
+        page = root / place
+        return frozenset(sources.headings(page.read_text(encoding="utf-8")) if page.is_file() else ())
+    paths = sorted((root / "notebooks" / "source").glob(f"{place}_*.py"))
     return frozenset(
         heading for path in paths for cell in sources.read(path).cells for heading in cell.headings
     )

@@ -18,6 +18,7 @@ def root(tmp_path):
     source = "# %% [markdown]\n# # 90 · One\n\n# %% [markdown]\n# ## One and one\n# text\n# ### Sum\n"
     (tmp_path / "notebooks/source/90_one.py").write_text(source)
     (tmp_path / "notebooks/90_one.ipynb").write_text("{}")
+    (tmp_path / "TEACHERS.md").write_text("# Teachers\n\n## Sum\n")
     (tmp_path / "tests/test_it.py").write_text("def test_sum():\n    pass\n\n\ndef helper():\n    pass\n")
     return tmp_path
 
@@ -42,6 +43,8 @@ def test_a_row_with_its_cells_and_tests_is_complete(root):
     [
         ("One and one", "Two", "lesson 90 has no heading 'Two'"),
         ("90 · Sum", "91 · Sum", "lesson 91 has no heading 'Sum'"),
+        ("90 · Sum", "TEACHERS.md · Sums", "TEACHERS.md has no heading 'Sums'"),
+        ("90 · Sum", "GONE.md · Sum", "GONE.md has no heading 'Sum'"),
         ("90 · Sum", "lesson ninety", "'lesson ninety' is not of the form `09 · Heading`"),
         ("::test_sum", "::test_gone", "tests/test_it.py has no test_gone"),
         ("::test_sum", "::helper", "tests/test_it.py has no helper"),
@@ -54,6 +57,11 @@ def test_a_row_with_its_cells_and_tests_is_complete(root):
 def test_what_is_not_there_is_a_problem(root, old, new, problem):
     (row,) = rows(root, GOOD.replace(old, new))
     assert row.problems == (problem,)
+
+
+def test_a_page_of_the_repository_may_prove_what_no_lesson_teaches(root):
+    (row,) = rows(root, GOOD.replace("90 · Sum", "TEACHERS.md · Sum"))
+    assert row.problems == () and "TEACHERS.md · Sum" in row.cells
 
 
 def test_other_tables_are_no_rows_and_sections_are_told_apart(root):
