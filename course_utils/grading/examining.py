@@ -1,0 +1,177 @@
+"""What runs in the sandbox: load the exercise without its right results, define the answer, observe it.
+
+`prepare` runs before the process is locked in: it reads our own files and forgets what must not be known.
+What it returns runs afterwards, and is the only thing here that touches the learner's code. The result is
+text, to be judged in another process: a line with the job's token, then the records as JSON.
+"""
+
+import functools
+import gc
+import linecache
+import os
+import sys
+import time
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any
+
+from course_utils.exercises import observing
+from course_utils.exercises.model import Exercise
+from course_utils.exercises.plain import encode
+from course_utils.exercises.timelimit import TimeUp, time_limit
+from course_utils.grading.stripping import stripped
+
+DEVICES = 4  # the most that any lesson simulates
+VERBS = ("check", "hint", "solution", "progress")
+SECRETIVE = ("course_utils.exercises", "course_utils.solutions", "course_utils.grading")
+
+
+def prepare(job: dict[str, Any]) -> Callable[[], str]:
+    """What defines and observes the answer of a job when it is called, and returns the records as text.
+
+    The job holds "exercise" (its id), "seed", "token" and "program" (`answers.Program` as plain data); with
+    "seconds", that is the time limit in place of the exercise's own.
+    """
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    exercise = stripped(job["exercise"], job["seed"])
+    seconds = float(job.get("seconds") or exercise.time_limit)
+    from course_utils import devices  # noqa: F401 (read now: it is needed inside)
+
+    examine = functools.partial(_examine, exercise, dict(job["program"]), seconds, job["token"])
+    job.clear()  # whoever looks about in this process shall not find the seed
+    gc.collect()
+    return examine
+
+
+def _simulate_devices():
+    """Only now: the workers of a cluster are forked from this process as it was, and count their own."""
+    from course_utils import devices
+
+    devices.simulate(DEVICES)
+
+
+def _hide():
+    """Nothing of how answers are judged can be imported any more, and the learner's verbs do nothing."""
+    import course_utils
+
+    for name in [name for name in sys.modules if name.startswith(SECRETIVE)]:
+        del sys.modules[name]
+    quiet = types.ModuleType("course_utils.exercises")
+    for place in (course_utils, quiet):
+        vars(place).update(dict.fromkeys(VERBS, _does_nothing))
+    for name in ("solutions", "grading"):
+        vars(course_utils).pop(name, None)
+    course_utils.exercises = sys.modules["course_utils.exercises"] = quiet
+
+
+def _does_nothing(*arguments, **named):
+    """In place of `cu.check` and its like, for those who call it inside an answer cell."""
+    return _Nothing()
+
+
+class _Nothing:
+    """A card that shows nothing and is not passed."""
+
+    passed, outcome, mistake, points, message = False, None, None, 0, ""
+
+    def __bool__(self):
+        return False
+
+    def __repr__(self):
+        return ""
+
+
+def _examine(exercise, program, seconds, token) -> str:
+    _hide()
+    _simulate_devices()
+    started = time.monotonic()
+    answer, records = _defined(exercise, program, seconds)
+    if not records:
+        exercise = _with_limit(exercise, seconds - (time.monotonic() - started))
+        records = _observed(exercise, answer, seconds)
+    return f"{token}\n{encode({'records': records, 'control': _control(exercise, records)})}"
+
+
+def _with_limit(exercise, seconds):
+    parts = {name: getattr(exercise, name) for name in exercise.__dataclass_fields__}
+    return Exercise(**{**parts, "time_limit": max(seconds, 0.01)})
+
+
+def _observed(exercise, answer, seconds):
+    try:
+        records = observing.observe(exercise, answer)
+    except BaseException as error:  # of an interrupt, or of devices, that the answer made itself
+        return [_raised(error, "")]
+    return [{**r, "seconds": seconds} if r["kind"] == "timed out" else r for r in records]
+
+
+def _control(exercise, records):
+    """What a function that does nothing gives on the first case, seen after the answer has run.
+
+    It is never right. Where it is, the answer has changed how answers are looked at, and not only its own.
+    """
+    if not exercise.is_function or any(record["kind"] != "value" for record in records):
+        return None
+    return observing.observe(exercise, _idle(exercise.signature, exercise.name), only=0)[0]
+
+
+def _idle(signature, name):
+    """A function of that signature which gives nothing useful, and yet is no stub."""
+    space: dict[str, Any] = {}
+    exec(f"def {signature}:\n    return [][:0] or None", space)
+    return space[name]
+
+
+# --- the answer, defined
+
+
+def _defined(exercise, program, seconds) -> tuple[Any, list]:
+    """The answer and no records; or nothing, and the records of an answer that could not be defined."""
+    module = types.ModuleType("__main__")
+    module.display = print  # what a notebook has besides Python's own
+    sys.modules["__main__"] = module
+    file = f"your answer to {exercise.id}"
+    error: BaseException | None = None
+    try:
+        with time_limit(seconds):
+            _run(program["before"], "the released lesson", module)
+            _run(program["source"], file, module)
+    except TimeUp:
+        return None, [{"kind": "timed out", "seconds": seconds}]
+    except BaseException as raised:
+        error = raised
+    if exercise.name in vars(module):
+        # A line after the definition failed, such as a try-out: the definition stands, as in a notebook.
+        return vars(module)[exercise.name], []
+    if error is not None:
+        return None, [_raised(error, _place(error, file))]
+    return None, [{"kind": "unusable", "message": _nothing_defined(exercise)}]
+
+
+def _run(source, file, module):
+    lines = source.splitlines(keepends=True)
+    linecache.cache[file] = (len(source), None, lines, file)  # AutoGraph and tracebacks read them there
+    exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
+
+
+def _nothing_defined(exercise):
+    what = "function" if exercise.is_function else "value"
+    start = f"def {exercise.signature}:" if exercise.is_function else f"{exercise.name} = …"
+    return f"The answer cell defines no {what} {exercise.name}. It should hold `{start}`, spelt like this."
+
+
+def _raised(error, where):
+    return {**observing._raised(None, error), "where": where}
+
+
+def _place(error, file):
+    """The line of the answer where it went wrong: "line 2: total = x / 0"."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return _line(error.lineno or 1, error.text or "")
+    steps = [step for step in traceback.extract_tb(error.__traceback__) if step.filename == file]
+    return _line(steps[-1].lineno, steps[-1].line or "") if steps else ""
+
+
+def _line(number, text):
+    return f"line {number}" + (f": {text.strip()[:120]}" if text.strip() else "")
