@@ -12,7 +12,6 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 MNT_DETACH = 2
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
-PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 CAPABILITY_VERSION_3 = 0x20080522
 SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
 
@@ -54,15 +53,15 @@ def drop_bounding_set() -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every capability of this process (of one thread). Raises OSError."""
-    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    """Give up every capability of this process (of one thread); the ambient ones go with them."""
     header = struct.pack("Ii", CAPABILITY_VERSION_3, 0)
     _call("capset", header, bytes(24))
 
 
-def prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int, data: bytes = b"") -> None:
     """Set a property of this process; raises OSError."""
-    _call("prctl", option, *map(ctypes.c_ulong, (value, 0, 0, 0)))
+    third = data or ctypes.c_ulong(0)
+    _call("prctl", option, ctypes.c_ulong(value), third, ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
 def _call(name: str, *arguments, about: str = "") -> None:

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from course_utils.cluster import pool
 from course_utils.cluster.zygote import die_with_parent
-from course_utils.grading import linux
+from course_utils.grading import linux, syscalls
 
 FOLDER = "/answer"  # the one that an answer may write to: its working folder and its home
 SIZE = struct.Struct("!Q")  # before the text that comes back: how many bytes it has
@@ -202,6 +202,7 @@ def _seal(ends: Ends, limits: Limits, user: int, folder: str) -> None:
     _close_others(ends)
     _take_place(folder, user)
     set_limits(limits)
+    syscalls.refuse()
     pool.adopt_fork()
     _say(ends.status, "started")
     os.close(ends.status)
@@ -263,7 +264,7 @@ def set_limits(limits: Limits) -> None:
         "RLIMIT_MEMLOCK": 8 << 20,
         "RLIMIT_MSGQUEUE": 0,
         "RLIMIT_NOFILE": limits.files,
-        "RLIMIT_NPROC": 16 * limits.processes if _threads_count_by_namespace() else None,
+        "RLIMIT_NPROC": 64 * limits.processes if _threads_count_by_namespace() else None,
         "RLIMIT_STACK": 8 << 20,
     }
     for name, value in wanted.items():
