@@ -1,6 +1,7 @@
 """`course …` on the command line: thin, over plain functions."""
 
 import math
+import re
 import signal
 import sys
 from pathlib import Path
@@ -25,6 +26,13 @@ class _Course(click.Group):
             return super().invoke(context)
         except CourseError as error:
             raise click.ClickException(str(error)) from None
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith(__package__ + "."):
+                raise
+            raise click.ClickException(
+                f"This copy of the course comes without `course {context.invoked_subcommand}`, which is for "
+                "instructors and authors. What to do: run it in a clone of the course's repository."
+            ) from None
         except BrokenPipeError:  # `course lint | head`: click ends quietly
             raise
         except OSError as error:
@@ -58,6 +66,8 @@ def _time_span(_context, _option, value):
 
 
 _POSITIVE = click.FloatRange(0, min_open=True)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S"]
 
 
 @click.group(cls=_Course, context_settings={"help_option_names": ["-h", "--help"]})
@@ -372,6 +382,76 @@ def new_exercise(exercise_id, **parts):
     click.echo(
         f"What is left to do: python -m pytest tests/exercises/test_every_exercise.py -k {exercise_id}"
     )
+
+
+def _memory_size(_context, _option, value):
+    from course_utils.grading import options
+
+    try:
+        return options.size(value)
+    except CourseError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@main.command()
+@click.argument("submissions", type=click.Path(path_type=Path, exists=True))
+@click.argument("more", nargs=-1, metavar="")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="For all results."
+)
+@click.option("--lessons", multiple=True, metavar="NN...", help="Those that count; else those handed in.")
+@click.option("--only", multiple=True, metavar="ID,…", help="Of these, some exercises or lessons only.")
+@click.option("--jobs", type=click.IntRange(1, 256), help="Answers side by side; else one for each core.")
+@click.option(
+    "--timeout", type=_POSITIVE, callback=_seconds, help="For each exercise, in place of its own limit."
+)
+@click.option("--memory", default="2GiB", show_default=True, callback=_memory_size, help="For each answer.")
+@click.option("--seed", type=click.IntRange(1, 2**31 - 1), help="Of the cases; else drawn once, and kept.")
+@click.option("--regrade", multiple=True, metavar="all|ID,…", help="Examine again what has not changed too.")
+@click.option("--overrides", type=_FILE, help="Points by hand, a CSV file; else OUT/overrides.csv.")
+@click.option("--late-policy", default="", help='Such as "10% per day, at most 50%" or "0 after 3 days".')
+@click.option("--due", type=click.DateTime(_TIMES), help="When the work was due, in this machine's time.")
+@click.option("--junit", type=_FILE, help="Write JUnit XML here too.")
+@click.option("--assignment", default="", help="Its name in Canvas; else the lessons'.")
+def grade(submissions, more, out, **told):
+    """Grade all in SUBMISSIONS, a folder or a zip, and write gradebooks and feedback pages.
+
+    Run it again after a change, or when it was stopped: only what is new is examined.
+    """
+    from course_utils.grading import report
+    from course_utils.grading.options import Options, cores, words
+
+    if more and not told["lessons"]:
+        raise click.UsageError(f"Name one folder of submissions; {more[0]!r} is one word too many.")
+    told["lessons"] += more  # --lessons 04 05
+    # As an interrupt would: answers are ended, and what is done is kept.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    lists = {name: words(told.pop(name)) for name in ("lessons", "only", "regrade")}
+    options = Options(**{**told, "jobs": told["jobs"] or cores()}, **lists)
+    raise SystemExit(report.grade(submissions, out, options))
+
+
+@main.command()
+@click.argument("words", nargs=-1, required=True, metavar="OUT [NN]...")
+@click.option("--lessons", multiple=True, metavar="NN...", help="Only these, as in --lessons 04 05.")
+@click.option("--zip", "zipped", is_flag=True, help="Also write OUT.zip, for a learning platform.")
+@click.option("--nbgrader", is_flag=True, help="Write nbgrader's course folder instead, WITH solutions.")
+def release(words, lessons, **how):
+    """Write the learners' copy of the course into the folder OUT: without solutions, with an id."""
+    from course_utils.grading import release as releasing
+
+    out = [word for word in words if not re.fullmatch(r"\d\d?(_\w+)?", word)]
+    if len(out) != 1:
+        raise click.UsageError("Name one folder, as in `course release build/release --lessons 04 05`.")
+    chosen = (*lessons, *(word for word in words if word != out[0]))
+    made = releasing.release(Path(out[0]), chosen, **how)
+    click.echo(f"{out[0]}: release {made.id}, {len(made.lessons)} lesson{'s' * (len(made.lessons) != 1)}.")
+    if how["nbgrader"]:
+        click.echo(
+            "It holds SOLUTIONS, for `nbgrader generate_assignment` to take out. It is not for learners."
+        )
+    if made.archive:
+        click.echo(f"{made.archive.name}: the same as an archive.")
 
 
 @main.command()

@@ -13,10 +13,11 @@ The batch goes on whatever one file, one answer or one page does. It ends early 
 Ctrl-C; what was graded until then is kept.
 """
 
+import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,9 +31,9 @@ from course_utils.grading.gradebook import lacks_points
 from course_utils.grading.model import Answer, Batch, BatchInfo, Graded, Notebook, Result, Submission
 from course_utils.grading.options import Options
 from course_utils.grading.overrides import ByHand
-from course_utils.grading.store import Program, Store
+from course_utils.grading.store import Store, Terms
 
-OpenDesk = Callable[[Program, Options], AbstractContextManager[Examiner]]
+OpenDesk = Callable[[Terms, Options], AbstractContextManager[Examiner]]
 
 
 def grade(path: Path, out: Path, options: Options | None = None, watch: Watch | None = None) -> Batch:
@@ -41,16 +42,25 @@ def grade(path: Path, out: Path, options: Options | None = None, watch: Watch | 
     Raises CourseError, before anything is graded, where an option, points by hand or the path are wrong;
     `examination.Stopped` where the instructor stops it.
     """
-    from course_utils.grading import collecting
+    from course_utils.grading import collecting, sandbox
 
     options = options or Options()
     _check(options)
-    return grade_submissions(collecting.collect(path), out, options, open_desk, watch)
+    submissions = collecting.collect(path)
+    return grade_submissions(submissions, out, options, open_desk, watch, sandbox.strongest())
 
 
-def open_desk(program: Program, options: Options) -> AbstractContextManager[Examiner]:
-    """A desk in a sandbox, to be opened when the first answer is to be examined."""
-    raise NotImplementedError
+@contextmanager
+def open_desk(terms: Terms, options: Options) -> Iterator[Examiner]:
+    """A desk with sandboxes, opened when the first answer is to be examined: that imports TensorFlow once."""
+    from course_utils.grading import desk
+    from course_utils.grading.runner import Runner
+    from course_utils.grading.sandbox import Limits
+
+    # The known wrong answers run in this process; what TensorFlow thinks of them is of no use here.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    with Runner(options.jobs, Limits(memory=options.memory)) as runner:
+        yield desk.Desk(runner, terms.seed, options.timeout)
 
 
 def grade_submissions(
@@ -59,22 +69,26 @@ def grade_submissions(
     options: Options,
     open_desk: OpenDesk,
     watch: Watch | None = None,
+    means: str = "",
 ) -> Batch:
-    """The same for submissions that are already read, examined by the desk that `open_desk` opens."""
+    """The same for submissions that are read already, examined by a desk that `open_desk` opens.
+
+    `means` says in words what kind of sandbox that has.
+    """
     began = time.monotonic()
     submissions = sorted(submissions, key=lambda submission: submission.key)
     policy = _check(options)
     with Store(out) as store:
         plan = _plan(submissions, store, options, out)
-        with Examination(store, plan.program, plan.regrade, open_desk, options, watch) as examination:
+        with Examination(store, plan.terms, plan.regrade, open_desk, options, watch) as examination:
             work = [_Work(submission, plan.exercises) for submission in submissions]
             _examine(work, examination)
             graded = [_graded(each, examination, policy, plan.by_hand) for each in work]
             batch = Batch(
                 graded=tuple(graded),
                 exercises=plan.exercises,
-                seed=plan.program.seed,
-                means=examination.means,
+                seed=plan.terms.seed,
+                means=means,
                 late_policy=options.late_policy,
                 notes=plan.notes,
             )
@@ -88,7 +102,7 @@ class _Plan:
     """All that is settled before anything is graded."""
 
     exercises: tuple[str, ...]
-    program: Program
+    terms: Terms
     regrade: frozenset[str]
     by_hand: list[ByHand]
     notes: tuple[str, ...]
@@ -112,7 +126,7 @@ def _plan(submissions, store, options, out):
     store.remember(seed=seed, overrides=str(by_hand_file or ""))
     return _Plan(
         exercises=exercises,
-        program=Program(seed, options.timeout, options.memory),
+        terms=Terms(seed, options.timeout, options.memory),
         regrade=told.selected(options.regrade),
         by_hand=rows,
         notes=(*_lessons_met(submissions, exercises), *_by_hand_told(rows, by_hand_file)),

@@ -16,7 +16,7 @@ from course_utils.errors import GradingError
 from course_utils.exercises import catalogue
 from course_utils.grading.model import UNGRADED, Answer, Result
 from course_utils.grading.options import Options
-from course_utils.grading.store import Program, Store
+from course_utils.grading.store import Store, Terms
 
 Watch = Callable[[int, int], None]
 """Called with how many answers are examined, and how many are to be; also while nothing changes."""
@@ -55,9 +55,9 @@ class Faults:
 class Examination:
     """The results of answers; a context manager, since the desk is opened when it is first needed."""
 
-    def __init__(self, store: Store, program: Program, regrade, open_desk, options: Options, watch=None):
-        self.store, self.program, self.options = store, program, options
-        self.faults, self.memory, self.means = Faults(), 0, ""
+    def __init__(self, store: Store, terms: Terms, regrade, open_desk, options: Options, watch=None):
+        self.store, self.terms, self.options = store, terms, options
+        self.faults, self.memory = Faults(), 0
         self._regrade, self._open_desk, self._watch = regrade, open_desk, watch or (lambda done, all: None)
         self._desk: Examiner | None = None
         self._open = ExitStack()
@@ -86,7 +86,7 @@ class Examination:
             self._examine_new(new)
 
     def _key(self, exercise_id, answer):
-        return self.program.key(exercise_id, answer or Answer(exercise_id, ""))
+        return self.terms.key(exercise_id, answer or Answer(exercise_id, ""))
 
     def _take(self, exercise_id, key):
         """Whether the store had it."""
@@ -100,7 +100,7 @@ class Examination:
         done: queue.SimpleQueue[Future] = queue.SimpleQueue()
         futures: list[Future] = []
         try:
-            self._desk = self._desk or self._open.enter_context(self._open_desk(self.program, self.options))
+            self._desk = self._desk or self._open.enter_context(self._open_desk(self.terms, self.options))
             for key, wanted in new.items():
                 futures.append(pool.submit(self._examined, key, *wanted))
                 futures[-1].add_done_callback(done.put)

@@ -5,7 +5,7 @@ Clauses, divided by commas, in any order:
     10% per day           of the points earned, for each day begun (also: per hour, per week)
     10% of possible per day     of the points that could be earned
     1 point per day       for each day begun
-    at most 50%           of what its percentage is of; or: at most 3 points
+    at most 50%           of the points earned, or: of possible; also: at most 3 points
     1 day free            that much is not counted (also: 30 minutes free)
     0 after 3 days        nothing is left of work that is later than this, "free" time included
 """
@@ -55,9 +55,8 @@ class Policy:
         """Points to take off, to the hundredth, never more than were earned."""
         if days_late > self.end:
             return earned
-        begun = math.ceil(
-            round((days_late - self.free) / self.unit, 6)
-        )  # a day and a rounding error is a day
+        # Rounded first: a day and a rounding error is one day begun.
+        begun = math.ceil(round((days_late - self.free) / self.unit, 6))
         if begun <= 0 or self.rate is None:
             return 0.0
         points = begun * self.rate.points(earned, possible)
@@ -78,7 +77,7 @@ def parse(text: str) -> Policy:
         raise _refused(f"The late policy {text!r} does not say what being late costs.")
     if "most" in policy and "rate" not in policy:
         raise _refused(f'The late policy {text!r} says "at most", but not how much a day costs.')
-    return Policy(**_of_the_same(policy))
+    return Policy(**policy)
 
 
 _SAID = {
@@ -118,12 +117,4 @@ def _amount(number, kind, of, clause):
         raise _refused(f"The late policy takes more than there is: {clause!r} is over 100 %.")
     if kind != "%" and of:
         raise _refused(f"The late policy cannot be read at {clause!r}: points are of nothing.")
-    return Amount(float(number), (of or "earned") if kind == "%" else "points")
-
-
-def _of_the_same(policy):
-    """ "At most 50%" is of the same as the rate's percentage, where it does not say."""
-    rate, most = policy.get("rate"), policy.get("most")
-    if rate and most and rate.of == "possible" and most.of == "earned":
-        policy["most"] = Amount(most.value, "possible")
-    return policy
+    return Amount(float(number), of or "earned" if kind == "%" else "points")

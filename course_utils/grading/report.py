@@ -8,9 +8,25 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from course_utils.exercises.model import Outcome
-from course_utils.grading.examination import Watch
+from course_utils.grading import batch as batches
+from course_utils.grading.examination import Stopped, Watch
 from course_utils.grading.gradebook import lacks_points, number
 from course_utils.grading.model import Batch
+from course_utils.grading.options import Options
+
+
+def grade(submissions: Path, out: Path, options: Options, console: Console | None = None) -> int:
+    """Grade, showing how far it is; the exit code: 130 where somebody stopped it."""
+    console = console or Console()
+    try:
+        with bar(console) as watch:
+            batch = batches.grade(submissions, out, options, watch)
+    except (Stopped, KeyboardInterrupt) as stopped:
+        told = str(stopped) or "Stopped."
+        console.print(f"{told} To go on, run the same command again.", highlight=False, soft_wrap=True)
+        return 130
+    end(batch, out, console)
+    return 0
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Results on disk, so that a second run goes on where the first has ended and grades only what has changed.
 
-A result's file is named by a digest of all that the result depends on (`Program.key`). What has changed has
+A result's file is named by a digest of all that the result depends on (`Terms.key`). What has changed has
 another name, so nothing is ever out of date; equal answers are graded once. Files are written whole or not
 at all; one that is damaged all the same counts as absent.
 """
@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from course_utils.errors import GradingError
+from course_utils.grading import answers
 from course_utils.grading.model import Answer, Result
 
 try:
@@ -97,19 +98,19 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Program:
-    """What results depend on beside the answers: seed, limits, code of a release and of the course."""
+class Terms:
+    """What results depend on beside the answers and the course's code: the seed, limits that matter."""
 
     seed: int
     timeout: float | None = None
     memory: int | None = None
-    release: tuple[tuple[str, str], ...] = ()  # lesson → its release notebook's code
 
     def key(self, exercise_id: str, answer: Answer) -> str:
-        """The name of the result of an answer."""
-        lesson, parts = exercise_id[:2], {**asdict(answer), "exercise_id": exercise_id, "notes": ()}
-        told = [self.seed, self.timeout, self.memory, dict(self.release).get(lesson, "")]
-        return _digest([FORM, parts, *told, version(lesson)])[:40]
+        """The name of the result of an answer: a digest of the program that is run for it, and more."""
+        lesson = exercise_id[:2]
+        program = answers.program(answer, answers.release_cells(lesson))
+        told = [FORM, exercise_id, answer.source, program.to_json(), asdict(self), version(lesson)]
+        return _digest(told)[:40]
 
 
 @cache
