@@ -89,7 +89,11 @@ def _instead(written, target):
 
 def _transformed(text):
     """With magics as calls, one a line, as IPython has it; and the pattern of a line that was one."""
-    if len(text) <= MAX_FOR_IPYTHON and len(_LINE.findall(text)) <= MAX_MAGICS:
+    indented = text.lstrip("\n")[:1] in (
+        " ",
+        "\t",
+    )  # perhaps the end of the cell before, which IPython cannot know
+    if not indented and len(text) <= MAX_FOR_IPYTHON and len(_LINE.findall(text)) <= MAX_MAGICS:
         from IPython.core.inputtransformer2 import TransformerManager
 
         # It gives up on some texts that are no Python; then lines are looked at one by one.
