@@ -13,12 +13,12 @@ restart dumps", FGCS 22(3), 2006.
 """
 
 import math
-import re
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from course_utils.errors import ConfigError
+from course_utils.units import bits_per_second, seconds
 
 FLOAT32 = 4  # bytes
 
@@ -378,31 +378,6 @@ def published() -> list[Published]:
             efficiency=0.68,
         ),
     ]
-
-
-def bits_per_second(text: str) -> float:
-    """Bits a second from a text such as "25Gbit"."""
-    number = _quantity(text, {"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}, "(?:/s|ps)?")
-    if not number:
-        raise ConfigError(
-            f"{text!r} is no bandwidth.", expected='bits a second, such as "25Gbit" or "100Mbit".'
-        )
-    return number
-
-
-def seconds(text: str) -> float:
-    """Seconds from a text such as "20us"."""
-    number = _quantity(text, {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600})
-    if number is None:
-        raise ConfigError(f"{text!r} is no time.", expected='such as "20us", "5ms", "2h".')
-    return number
-
-
-def _quantity(text, units: dict[str, float], ending: str = "") -> float | None:
-    pattern = rf"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+?){ending}\s*"
-    match = re.fullmatch(pattern, text) if isinstance(text, str) else None
-    unit = match and units.get(match[2].lower())
-    return float(match[1]) * unit if unit else None
 
 
 def _by_name(name: str):

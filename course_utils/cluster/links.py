@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from course_utils import units
 from course_utils.cluster.config import ClusterConfig, Task, task_of
 from course_utils.errors import ConfigError
 
@@ -43,8 +44,8 @@ class Link:
 
     def __init__(self, bandwidth: str | None = None, delay: str = "0ms"):
         self.bandwidth, self.delay = bandwidth, delay
-        self.bytes_per_second = float("inf") if bandwidth is None else _bits(bandwidth) / 8
-        self.delay_seconds = _seconds(delay)
+        self.bytes_per_second = _bytes_per_second(bandwidth)
+        self.delay_seconds = units.seconds(delay, f"Link(delay={delay!r})")
         self.carried: Counter[tuple[str, str]] = Counter()
         self._cut: set[str] = set()
         self._names: set[str] = set()  # of the tasks of this run, or of the last one
@@ -337,30 +338,7 @@ async def _until(moment: float) -> None:
         await asyncio.sleep(left)
 
 
-_BITS = {"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-
-
-def _bits(text: str) -> float:
-    number = _quantity(text, _BITS, "/s")
-    if not number:
-        raise ConfigError(
-            f"Link(bandwidth={text!r}) is no speed.",
-            expected='bits a second as a text, such as "100Mbit" or "1Gbit" (a byte is 8 bits).',
-        )
-    return number
-
-
-def _seconds(text: str) -> float:
-    number = _quantity(text, _SECONDS)
-    if number is None:
-        raise ConfigError(f"Link(delay={text!r}) is no delay.", expected='a text such as "50ms" or "0.1s".')
-    return number
-
-
-def _quantity(text, units: dict[str, float], ending: str = "") -> float | None:
-    """A number with a unit, in the smallest one; None if the text is no such thing."""
-    if not isinstance(text, str):
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-z]+)", text.strip().lower().removesuffix(ending))
-    return float(found[1]) * units[found[2]] if found and found[2] in units else None
+def _bytes_per_second(bandwidth):
+    if bandwidth is None:
+        return float("inf")
+    return units.bits_per_second(bandwidth, f"Link(bandwidth={bandwidth!r})") / 8

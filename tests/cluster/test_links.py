@@ -36,7 +36,7 @@ def test_what_is_no_bandwidth_is_refused(wrong):
 def test_a_delay_is_a_text_with_a_unit():
     assert [Link(delay=text).delay_seconds for text in ("50ms", "0.1s", "10 us")] == approx([0.05, 0.1, 1e-5])
     for wrong in ("50", 50, "a while", "-5ms"):
-        with pytest.raises(ConfigError, match="no delay"):
+        with pytest.raises(ConfigError, match="no time"):
             Link(delay=wrong)
 
 
