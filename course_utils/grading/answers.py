@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 from course_utils.grading.magics import python_of
 from course_utils.grading.model import Answer, Result
 from course_utils.grading.needs import (
@@ -72,6 +70,8 @@ def release_cells(lesson: str, folder: Path = sources.FOLDER) -> tuple[str, ...]
         cells = sources.read(texts).cells
         return tuple(c.text for c in cells if c.kind == "code" and c.exercise_id is None)
     notebook = next(iter(sorted(folder.glob(f"{lesson}_*.ipynb"))), None)
+    import nbformat  # takes seconds to import
+
     cells = nbformat.read(notebook, as_version=4).cells if notebook else []
     return tuple(c.source for c in cells if c.cell_type == "code" and "exercise_id" not in c.metadata)
 
