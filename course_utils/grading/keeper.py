@@ -14,20 +14,21 @@ import sys
 import tempfile
 import time
 import traceback
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from multiprocessing import connection
 from pathlib import Path
+
+import psutil
 
 from course_utils.cluster.zygote import PR_SET_CHILD_SUBREAPER, die_with_parent, function_named, prctl
 from course_utils.grading import sandbox
 from course_utils.grading.model import Ended, Raw
-from course_utils.grading.sandbox import Ends, Limits
+from course_utils.grading.sandbox import KINDS, NAMESPACES, NO_PROC, RULES, Ends, Limits
 
 TICK = 0.02  # seconds between two looks
 SETUP_DEADLINE = 60  # seconds until an answer is sealed in, on a very busy machine
 PRINTED = 20_000  # bytes of what is printed that are kept
 CHUNK = 1 << 20
-NAMESPACES, NO_PROC, GROUP = "namespaces", "namespaces without /proc", "process group"
 
 
 def main_forked(channel_fd: int, log_fd: int, zygote: int) -> int:
@@ -39,12 +40,17 @@ def main_forked(channel_fd: int, log_fd: int, zygote: int) -> int:
     for target in (1, 2):
         os.dup2(log_fd, target)
     os.close(log_fd)
+    serve(channel_fd)
+    return 0
+
+
+def serve(channel_fd: int) -> None:
+    """Take one order over the channel, keep its answer, report."""
     with connection.Connection(channel_fd) as channel:
         order = json.loads(channel.recv_bytes())
         raw = keep(order, channel.fileno())
         with contextlib.suppress(OSError):
             channel.send_bytes(json.dumps(asdict(raw)).encode())
-    return 0
 
 
 def keep(order: dict, caller: int) -> Raw:
@@ -55,13 +61,37 @@ def keep(order: dict, caller: int) -> Raw:
         sys.modules["__main__"] = type(sys)("__main__")
         function = function_named(order["entry"])(order["job"])
         _one_thread()
-        cell = (_Group if means == GROUP else _Namespaces)(function, limits, means)
+        cell = (_Namespaces if means in (NAMESPACES, NO_PROC) else _Group)(function, limits, means)
     except BaseException:
         return Raw(Ended.BROKEN, printed=traceback.format_exc()[-PRINTED:], means=means)
     try:
-        return replace(_Watch(cell, limits, caller).raw(), means=means)
+        return _Watch(cell, limits, caller).raw()
     finally:
         cell.clear_away()
+
+
+def strongest() -> str:
+    """The first of KINDS in which a job that does nothing comes to its end; the last one if none does."""
+    for means in KINDS:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if _works(means) else 1)
+        if os.waitpid(pid, 0)[1] == 0:
+            return means
+    return KINDS[-1]
+
+
+def _works(means: str) -> bool:
+    with contextlib.suppress(BaseException):
+        caller, kept = os.pipe()
+        order = {"entry": f"{__name__}:nothing", "job": {}, "limits": asdict(Limits()), "means": means}
+        return keep(order, caller).ended == Ended.FINISHED and kept >= 0
+    return False
+
+
+def nothing(job: dict):
+    """The job of a trial."""
+    return str
 
 
 def _one_thread() -> None:
@@ -91,9 +121,13 @@ class _Pipes:
 class _Namespaces:
     """An answer in namespaces of its own: its first process dies, and all are dead."""
 
+    words = "own namespaces for users, processes, files, network; limits"
+
     def __init__(self, function, limits: Limits, means: str):
         self.pipes = _Pipes()
         self.has_proc, self.proc = means == NAMESPACES, None
+        if not self.has_proc:
+            self.words += "; no /proc"
         user = sandbox.new_namespaces()
         die_with_parent()
         self.pid = sandbox.start_init(function, self.pipes.far, limits, user, self.has_proc)
@@ -126,23 +160,27 @@ class _Namespaces:
 
 
 class _Group:
-    """An answer without namespaces, found by descent: what it leaves behind becomes our child (Linux)."""
+    """An answer without namespaces. It is found by descent, for on Linux orphans become our children."""
+
+    words = "own process group and folder; limits; the network is open"
 
     def __init__(self, function, limits: Limits, means: str):
         prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self.kin = _descendants if means == RULES else _Kin()
         self.pipes = _Pipes()
         self.folder = tempfile.mkdtemp(prefix=f"course-run-{os.getppid()}-")
         user = sandbox.user_without_namespaces()
         if user != os.geteuid():
             os.chown(self.folder, user, user)
-        self.pid, self.code = sandbox.start_alone(function, self.pipes.far, limits, user, self.folder), None
+        self.code = None
+        self.pid = sandbox.start_alone(function, self.pipes.far, limits, user, self.folder, means == RULES)
         self.pipes.let_go()
 
     def built(self) -> None:
         """Nothing to see."""
 
     def processes(self) -> list["_Process"]:
-        return [_Process(f"/proc/{pid}") for pid in _descendants(os.getpid())]
+        return [_Process(f"/proc/{pid}") for pid in self.kin(os.getpid())]
 
     def exit_code(self) -> int | None:
         """That of the answer's first process, None while it runs."""
@@ -157,7 +195,7 @@ class _Group:
 
     def end(self) -> None:
         """Stop all, then kill all, until none is left: new ones may come meanwhile."""
-        while pids := _descendants(os.getpid()):
+        while pids := self.kin(os.getpid()):
             for sent in (signal.SIGSTOP, signal.SIGKILL):
                 for pid in pids:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -176,6 +214,8 @@ class _Process:
 
     def resident(self) -> int:
         """Bytes, with what it shares with the warm process; 0 when it has ended."""
+        if sys.platform != "linux":
+            return _resident_elsewhere(int(self.folder.rpartition("/")[2]))
         with contextlib.suppress(OSError, IndexError):
             return int(self._read("statm").split()[1]) * PAGE
         return 0
@@ -206,6 +246,33 @@ def _descendants(pid: int) -> list[int]:
     return found
 
 
+class _Kin:
+    """The descendants of a process, where the system keeps no list of them: also those seen earlier."""
+
+    def __init__(self):
+        self.seen: dict[int, psutil.Process] = {}
+
+    def __call__(self, pid: int) -> list[int]:
+        known = [process for process in self.seen.values() if _lives(process)]
+        for process in [psutil.Process(pid), *known]:
+            with contextlib.suppress(psutil.Error):
+                known += process.children(recursive=True)
+        self.seen = {process.pid: process for process in known if _lives(process)}
+        return list(self.seen)
+
+
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _resident_elsewhere(pid: int) -> int:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).memory_info().rss
+    return 0
+
+
 class _Watch:
     """From the start of an answer to its end, whichever way it takes."""
 
@@ -215,8 +282,8 @@ class _Watch:
         self.text, self.printed, self.lines = bytearray(), bytearray(), b""
         self.stopped: Ended | None = None  # by us, and why
         self.code: int | None = None
-        self.broken = ""
-        self.peak, self.shared = 0, _Process("/proc/self").resident()
+        self.broken = self.held_by = ""
+        self.peak, self.shared = 0, _Process(f"/proc/{os.getpid()}").resident()
         self.began, self.started = time.monotonic(), None
         self.next_look = self.next_measure = 0.0
 
@@ -239,6 +306,7 @@ class _Watch:
             code=None if self.stopped else self.code,
             seconds=seconds,
             memory=self.peak,
+            means=f"{self.cell.words}; {self.held_by}" if self.held_by else self.cell.words,
         )
 
     def _listen(self) -> None:
@@ -278,7 +346,7 @@ class _Watch:
                     self.cell.built()
                 os.write(self.pipes.orders, b"!")
             elif what == "started":
-                self.started = time.monotonic()
+                self.started, self.held_by = time.monotonic(), rest
             elif what == "ended":
                 self.code = int(rest)
             elif what == "broken":

@@ -4,11 +4,13 @@ import contextlib
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 from dataclasses import asdict, replace
 from multiprocessing import connection
 
-from course_utils.cluster.pool import Pool
+from course_utils.cluster.pool import ForkedWorker, Pool, SpawnedWorker, default_method
 from course_utils.errors import ClusterError
 from course_utils.grading import sandbox
 from course_utils.grading.keeper import SETUP_DEADLINE
@@ -28,13 +30,19 @@ class Runner:
     entry: the function "module:function" that is called with a job before the sandbox is closed, and returns
     the function without arguments that is called inside and returns the text that comes back. It may not use
     a device. means: a kind of sandbox by name, instead of the strongest that this machine offers.
+    start_method: "fork" or "spawn", as for clusters.
     """
 
     def __init__(
-        self, jobs: int = 2, limits: Limits | None = None, entry: str = PREPARE, means: str | None = None
+        self,
+        jobs: int = 2,
+        limits: Limits | None = None,
+        entry: str = PREPARE,
+        means: str | None = None,
+        start_method: str | None = None,
     ):
-        self.limits, self.entry = limits or Limits(), entry
-        self.means = means
+        self.limits, self.entry, self.means = limits or Limits(), entry, means
+        self.start_method = start_method or default_method()
         self._at_once = threading.BoundedSemaphore(jobs)
         self._lock = threading.Lock()
         self._pool: Pool | None = None
@@ -43,7 +51,8 @@ class Runner:
     def __enter__(self) -> "Runner":
         self._closed = False
         self.means = self.means or sandbox.strongest()
-        self._warm_process()
+        if self.start_method == "fork":
+            self._warm_process()
         return self
 
     def __exit__(self, *_) -> None:
@@ -75,27 +84,31 @@ class Runner:
 
     def _try(self, order: bytes, seconds: float) -> Raw | None:
         """None when the keeper died without a word: killed by somebody, or by a machine short of memory."""
-        try:
-            pool = self._warm_process()
-        except ClusterError:
-            if self._closed:
-                return None
-            raise
         ours, theirs = socket.socketpair()
-        log = os.open(os.devnull, os.O_WRONLY)
-        try:
-            keeper = pool.fork(theirs, log)
-        except ClusterError:
+        with theirs:
+            keeper = self._keeper(theirs)
+        if keeper is None:
             ours.close()
             return None
-        finally:
-            os.close(log)
         with connection.Connection(ours.detach()) as channel:
             try:
                 return _talk(channel, order, seconds)
             finally:
                 keeper.kill()
                 keeper.wait(GRACE)
+
+    def _keeper(self, channel: socket.socket) -> ForkedWorker | SpawnedWorker | None:
+        if self.start_method == "spawn":
+            return _spawn(channel)
+        try:
+            pool = self._warm_process()
+        except ClusterError:
+            if self._closed:
+                return None
+            raise
+        with open(os.devnull, "w") as log, contextlib.suppress(ClusterError):
+            return pool.fork(channel, log.fileno())
+        return None
 
     def _warm_process(self) -> Pool:
         with self._lock:
@@ -107,6 +120,29 @@ class Runner:
                 self._pool = Pool(sandbox.warm_environment(), PRELOAD, KEEPER)
             self._pool.wait_until_warm()
             return self._pool
+
+
+def _spawn(channel: socket.socket) -> SpawnedWorker:
+    """A keeper that is a program of its own: where fork is not safe, each answer imports TensorFlow."""
+    return SpawnedWorker(
+        subprocess.Popen(
+            [sys.executable, "-c", _KEEP, json.dumps(sys.path), str(channel.fileno())],
+            pass_fds=[channel.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=sandbox.warm_environment(),
+        )
+    )
+
+
+_KEEP = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from course_utils.grading import keeper
+keeper.serve(int(sys.argv[2]))
+"""
 
 
 def _talk(channel: connection.Connection, order: bytes, seconds: float) -> Raw | None:

@@ -14,11 +14,13 @@ All processes here are forks of the warm process; nothing is imported anew. Who 
 
 import contextlib
 import io
+import json
 import os
 import re
 import resource
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -29,8 +31,13 @@ from pathlib import Path
 
 from course_utils.cluster import pool
 from course_utils.cluster.zygote import die_with_parent
-from course_utils.grading import linux, syscalls
+from course_utils.grading import landlock, linux, syscalls
 
+# The strongest first. The third is Linux where namespaces are refused, the last is what other systems have.
+KINDS = ("namespaces", "namespaces without /proc", "process group with rules", "process group")
+NAMESPACES, NO_PROC, RULES, GROUP = KINDS
+TRY_DEADLINE = 120  # seconds for all kinds, on a very busy machine
+SHARED_MEMORY = "/dev/shm"  # where locks between processes live, which TensorFlow's collectives use
 FOLDER = "/answer"  # the one that an answer may write to: its working folder and its home
 SIZE = struct.Struct("!Q")  # before the text that comes back: how many bytes it has
 NOBODY = 65534
@@ -47,7 +54,7 @@ OWN_FILES = {
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
-    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "TF_CPP_MIN_LOG_LEVEL": "3",  # "no GPU" is logged as an error
     "OPENBLAS_NUM_THREADS": "1",  # NumPy's threads would only compete; and who forks should have none
     "MPLBACKEND": "agg",
     "PYTHONUNBUFFERED": "1",
@@ -109,8 +116,19 @@ def warm_environment() -> dict[str, str]:
 
 
 def strongest() -> str:
-    """The name of the strongest kind of sandbox that this machine offers."""
-    return "namespaces"
+    """The name of the strongest kind of sandbox that this machine offers, of KINDS: each is tried."""
+    command = [sys.executable, "-c", _TRY, json.dumps(sys.path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TRY_DEADLINE, cwd="/")
+    said = done.stdout.strip()
+    return said if said in KINDS else KINDS[-1]
+
+
+_TRY = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from course_utils.grading import keeper
+print(keeper.strongest())
+"""
 
 
 def start_init(function: Callable[[], str], ends: Ends, limits: Limits, user: int, proc: bool) -> int:
@@ -118,13 +136,15 @@ def start_init(function: Callable[[], str], ends: Ends, limits: Limits, user: in
     return _fork(lambda: _be_init(function, ends, limits, user, proc), ends)
 
 
-def start_alone(function: Callable[[], str], ends: Ends, limits: Limits, user: int, folder: str) -> int:
-    """The process id of the answer where there are no namespaces."""
+def start_alone(
+    function: Callable[[], str], ends: Ends, limits: Limits, user: int, folder: str, rules: bool
+) -> int:
+    """The process id of the answer where there are no namespaces; `rules`: the kernel has some for it."""
 
     def become() -> None:
         die_with_parent()
         _wait_for_order(ends, "here")
-        _seal(ends, limits, user, folder)
+        _seal(ends, limits, user, folder, rules)
         _answer(function, ends.result)
 
     return _fork(become, ends)
@@ -195,17 +215,42 @@ def _be_init(function, ends: Ends, limits: Limits, user: int, proc: bool) -> Non
             os._exit(0)
 
 
-def _seal(ends: Ends, limits: Limits, user: int, folder: str) -> None:
+def _seal(ends: Ends, limits: Limits, user: int, folder: str, rules: bool = True) -> None:
     """From here on this process can do only what an answer may."""
     os.setsid()
     _take_output(ends.printed)
     _close_others(ends)
     _take_place(folder, user)
     set_limits(limits)
-    syscalls.refuse()
-    pool.adopt_fork()
-    _say(ends.status, "started")
+    held_by = _confine(folder) if rules else []
+    if pool.default_method() == "fork":
+        pool.adopt_fork()
+    _say(ends.status, "started " + ", ".join(held_by))
     os.close(ends.status)
+
+
+def _confine(folder: str) -> list[str]:
+    """What of the kernel's rules holds this process now, in words."""
+    files = folder != FOLDER and landlock.confine(_readable(), [folder, *_devices(), SHARED_MEMORY])
+    words = {"files by Landlock": files, "a filter of system calls": syscalls.refuse()}
+    return [word for word, holds in words.items() if holds]
+
+
+def _readable() -> list[str]:
+    """What Landlock lets an answer read: it knows no exceptions, so the package's parts go one by one."""
+    package = Path(__file__).resolve().parents[1]
+    parts = [str(part) for part in package.iterdir() if part.name not in HIDDEN]
+    return [
+        *(path for path in visible_folders() if path != str(package)),
+        *parts,
+        *SETTINGS,
+        "/proc",
+        *OWN_FILES,
+    ]
+
+
+def _devices() -> list[str]:
+    return [f"/dev/{name}" for name in DEVICES]
 
 
 def _answer(function: Callable[[], str], result: int) -> None:
@@ -334,7 +379,9 @@ def build_root(visible: list[str], hidden: list[str], disk: int, user: int, proc
     _make_own_files(user)
     _make_folder(disk, user)
     os.mkdir("/proc")
-    if proc:
+    if not proc:
+        _show_machine()
+    else:
         no = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
         linux.mount("proc", "/proc", "proc", no | linux.MS_RDONLY)
     linux.detach("/old")
@@ -356,6 +403,16 @@ def _show(path: str) -> None:
     else:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o444))
     linux.mount(source, path, flags=linux.MS_BIND | linux.MS_REC)
+
+
+def _show_machine() -> None:
+    """Of a /proc that cannot be had, what says nothing of other processes and TensorFlow asks for."""
+    for name in ("cpuinfo", "meminfo", "stat", "filesystems"):
+        with contextlib.suppress(OSError):
+            _show(f"/proc/{name}")
+    os.makedirs("/proc/self", exist_ok=True)
+    os.symlink(os.path.realpath(sys.executable), "/proc/self/exe")
+    Path("/proc/self/cmdline").write_text("python\0")
 
 
 def _make_devices() -> None:
