@@ -14,7 +14,6 @@ Ctrl-C; what was graded until then is kept.
 """
 
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -46,7 +45,7 @@ def grade(path: Path, out: Path, options: Options | None = None, watch: Watch | 
 
     options = options or Options()
     _check(options)
-    submissions = collecting.collect(path)
+    submissions = collecting.collect(path, options.due)
     return grade_submissions(submissions, out, options, open_desk, watch, sandbox.strongest())
 
 
@@ -76,7 +75,6 @@ def grade_submissions(
     `means` says in words what kind of sandbox that has.
     """
     began = time.monotonic()
-    submissions = sorted(submissions, key=lambda submission: submission.key)
     policy = _check(options)
     with Store(out) as store:
         plan = _plan(submissions, store, options, out)
@@ -187,6 +185,9 @@ def _lessons(submission: Submission) -> set[str]:
     return answered | {notebook.lesson for notebook in read if notebook.lesson}
 
 
+_EARLIER = "The latest notebook holds no answer to this, so that in {} was graded."
+
+
 class _Work:
     """What one student handed in to each exercise: the later of several notebooks first."""
 
@@ -206,20 +207,17 @@ class _Work:
         )
         notebook, answer = next(attempted, chain[0])
         result = examination.result(exercise_id, answer)
-        doubled = [f"Handed in more than once; graded: {notebook.name}."] if len(chain) > 1 else []
-        return replace(result, notes=(*answer.notes, *result.notes, *doubled))
+        earlier = [] if notebook is chain[0][0] else [_EARLIER.format(notebook.name)]
+        return replace(result, notes=(*answer.notes, *result.notes, *earlier))
 
 
 def _handed_in(submission: Submission, exercise_id: str) -> Iterable[tuple[Notebook, Answer]]:
-    by_name = sorted(submission.notebooks, key=lambda notebook: _in_order(notebook.name), reverse=True)
+    latest_first = submission.notebooks[::-1]
     return (
-        (notebook, notebook.answers[exercise_id]) for notebook in by_name if exercise_id in notebook.answers
+        (notebook, notebook.answers[exercise_id])
+        for notebook in latest_first
+        if exercise_id in notebook.answers
     )
-
-
-def _in_order(name):
-    """A key that sorts hw2 before hw10."""
-    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _examine(work: Sequence[_Work], examination: Examination) -> None:

@@ -168,7 +168,7 @@ class BatchInfo:
 class Batch:
     """All that one run has graded: gradebook, feedback and class page are written from it."""
 
-    graded: tuple[Graded, ...]  # by key
+    graded: tuple[Graded, ...]  # in the order of their names
     exercises: tuple[str, ...]  # the ids, in the order of the lessons
     seed: int
     means: str = ""  # which kind of sandbox it was, in words

@@ -16,7 +16,7 @@ from course_utils.grading.options import Options
 
 
 def grade(submissions: Path, out: Path, options: Options, console: Console | None = None) -> int:
-    """Grade, showing how far it is; the exit code: 130 where somebody stopped it."""
+    """Grade, showing how far it is; the exit code: 1 where not all could be graded, 130 when stopped."""
     console = console or Console()
     try:
         with bar(console) as watch:
@@ -26,7 +26,7 @@ def grade(submissions: Path, out: Path, options: Options, console: Console | Non
         console.print(f"{told} To go on, run the same command again.", highlight=False, soft_wrap=True)
         return 130
     end(batch, out, console)
-    return 0
+    return int(any(graded.status == "not all graded" for graded in batch.graded))
 
 
 @contextlib.contextmanager
