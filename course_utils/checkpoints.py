@@ -50,6 +50,7 @@ import keras
 import tensorflow as tf
 
 from course_utils import training
+from course_utils.checks import whole
 from course_utils.errors import DataError
 
 STEP = "step/.ATTRIBUTES/VARIABLE_VALUE"  # what TensorFlow calls the variable `step` in a checkpoint
@@ -107,7 +108,10 @@ def data_from(step: int, examples: training.Arrays, global_batch_size: int, seed
 
     The order is a function of `seed` and nothing else, so the number of steps done *is* the position in the
     data. Only numbers of examples are skipped, no example is read: skipping an epoch takes milliseconds.
+    Raises DataError where `step` is no number of steps.
     """
+    step = whole("data_from(step)", step, least=0, error=DataError)
+    global_batch_size = whole("global_batch_size", global_batch_size, error=DataError)
     count = len(examples[1])
     order = tf.data.Dataset.range(count).shuffle(count, seed=seed).repeat()
     order = order.batch(global_batch_size, drop_remainder=True).skip(step)
@@ -139,6 +143,8 @@ class Checkpoints:
     ):
         self.strategy = strategy or tf.distribute.get_strategy()
         self.folder, self.restored = os.fspath(folder), None
+        if max_to_keep is not None:
+            max_to_keep = whole("max_to_keep", max_to_keep, error=DataError, cure="None keeps all of them.")
         self._model, self._optimizer = model, optimizer or getattr(model, "optimizer", None)
         self._build()
         if optimizer is not None:
@@ -148,8 +154,11 @@ class Checkpoints:
         objects = {name: _trackable(thing) for name, thing in objects.items()}
         self._checkpoint = tf.train.Checkpoint(model=model, step=self._step, **objects)
         self._mine = write_path(self.folder, self.strategy)
+        _make(self._mine)
         self._tidy_up()
-        _listed(self.folder)  # a damaged list is told here, before the manager stumbles over it
+        self._last = _listed(self.folder)[
+            :1
+        ]  # a damaged list is told here, before the manager stumbles over it
         # The others' managers keep what they write only until it is thrown away.
         self._manager = tf.train.CheckpointManager(self._checkpoint, self._mine, max_to_keep)
 
@@ -174,11 +183,16 @@ class Checkpoints:
         """The path of the checkpoint after `step` steps on the chief, None elsewhere.
 
         **Call it on every worker.** A checkpoint appears whole or not at all, also when the process is killed
-        in the middle of it.
+        in the middle of it. Raises DataError where another job writes into the folder, or where the newest
+        checkpoint there is further on: whoever restores takes the last one written, whatever its step.
         """
+        step = whole("save(step)", step, least=0, error=DataError, cure="Give the number of steps done.")
+        if is_chief(self.strategy):
+            self._check_alone(step)
         self._step.assign(step)
         path = self._manager.save(checkpoint_number=step)
         if is_chief(self.strategy):
+            self._last = [path]
             return path
         clean(self.folder, self.strategy)
         return None
@@ -195,7 +209,7 @@ class Checkpoints:
         _agree(self.strategy, step)  # before the reading, which may be a meeting of all workers as well
         if path is not None:
             self._read(path)
-        self.restored = path
+        self.restored, self._last = path, _listed(self.folder)[:1]
         return step
 
     def each_epoch(self, steps_per_epoch: int) -> keras.callbacks.Callback:
@@ -206,14 +220,30 @@ class Checkpoints:
 
     def _build(self):
         """Variables that do not exist yet would be restored later, or never, and nobody could tell."""
-        if not self._model.variables:
-            raise DataError(
-                "The model has no variables yet, so nothing could be saved or restored.",
-                cure="Build it first, for example model.build(shape).",
-            )
+        training.check_savable(self._model)
         if self._optimizer is not None and not self._optimizer.built:
             with self.strategy.scope():
                 self._optimizer.build(self._model.trainable_variables)
+
+    def _check_alone(self, step):
+        """Two jobs in one folder would each resume from the other's checkpoints."""
+        listed = _listed(self.folder)[:1]
+        if listed != self._last:
+            raise DataError(
+                f"Somebody else has written {os.path.basename(listed[0])} into {self.folder!r} meanwhile."
+                if listed
+                else f"Somebody else has emptied {self.folder!r} meanwhile.",
+                cause="another job, or an earlier start of this one that still runs.",
+                cure="Give each job a folder of its own; end the other one before you start again.",
+            )
+        name = os.path.basename(self.latest or "")
+        number = name.rpartition("-")[2]
+        if number.isdigit() and int(number) > step:
+            raise DataError(
+                f"{self.folder!r} holds {name}, and this is to be ckpt-{step}.",
+                cause="the job was started anew without restore(), or its steps are counted from 0 again.",
+                cure="Call restore() and go on from what it returns, or choose another folder for a new job.",
+            )
 
     def _step_in(self, path):
         try:
@@ -231,15 +261,9 @@ class Checkpoints:
 
     def _read(self, path):
         try:
-            self._checkpoint.restore(path).assert_existing_objects_matched()
+            training.read_into(self._checkpoint, path, self._model)
         except (tf.errors.DataLossError, tf.errors.OutOfRangeError, IndexError) as error:
             raise self._damaged(path, error) from error
-        except (AssertionError, ValueError) as error:  # no value for a variable, a value of another shape
-            raise DataError(
-                f"The checkpoint {os.path.basename(path)} does not fit what shall be restored.",
-                cause=str(error).split(". ")[0][:200] + ".",
-                cure="Restore into the same model and optimizer, or choose another folder for a new job.",
-            ) from error
 
     def _tidy_up(self):
         """Remove what a killed run may have left: unfinished files of the chief, all of the others'."""
@@ -310,6 +334,12 @@ def _has_data(path) -> bool:
 
 
 def _make(folder) -> None:
+    """The folder is there afterwards, and it is one."""
+    if folder and tf.io.gfile.exists(folder) and not tf.io.gfile.isdir(folder):
+        raise DataError(
+            f"{folder!r} is a file, and checkpoints need a folder.",
+            cure="Give another name, or move that file away.",
+        )
     if folder:
         tf.io.gfile.makedirs(folder)  # no error where it is there already
 

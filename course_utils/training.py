@@ -23,10 +23,12 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from course_utils.errors import DataError, UpstreamError
 from course_utils.upstream import epoch_end_stall
 
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"  # where a checkpoint says which objects its values belong to
 Arrays = tuple[np.ndarray, np.ndarray]  # images (n, 28, 28, 1) uint8, labels (n,)
 
 
@@ -345,8 +347,8 @@ def restore(model: keras.Model, folder: str | os.PathLike) -> str:
     The checkpoint must hold the model under the name `model`, as `tf.train.Checkpoint(model=…, …)` saves it.
     The model may be a plain one where the checkpoint was written under a strategy.
 
-    Raises DataError when there is no checkpoint, when the model has no variables yet, or when one of them is
-    not in the checkpoint: TensorFlow itself would pass over these in silence.
+    Raises DataError when there is no checkpoint, when the model has no variables yet or some that TensorFlow
+    would not save (`check_savable`), and when it does not fit (`read_into`).
     """
     path = tf.train.latest_checkpoint(folder)
     if path is None:
@@ -355,21 +357,98 @@ def restore(model: keras.Model, folder: str | os.PathLike) -> str:
             cause="another folder, or nothing was saved; restore(None) would restore nothing without a word.",
             cure="Give the folder that was saved to.",
         )
+    check_savable(model)
+    read_into(tf.train.Checkpoint(model=model), path, model)
+    return path
+
+
+def check_savable(model: keras.Model) -> None:
+    """None, where a checkpoint of the model holds all its weights.
+
+    Raises DataError where it has none yet, and where TensorFlow would leave some out in silence: of layers in
+    a plain list or dictionary of a subclass of keras.Model it knows nothing.
+    """
     if not model.variables:
         raise DataError(
-            "The model has no variables yet.", cure="Build it first, for example model.build(shape)."
+            "The model has no variables yet, so nothing could be saved or restored.",
+            cure="Build it first, for example model.build(shape).",
         )
-    try:
-        # expect_partial: the optimizer's part is left behind on purpose, TensorFlow need not warn of it.
-        status = tf.train.Checkpoint(model=model).restore(path).expect_partial()
-        status.assert_existing_objects_matched()
-    except (AssertionError, ValueError) as error:  # no value for a variable, a value of another shape
+    found = tf.train.TrackableView(model).descendants()
+    found = {id(thing) for thing in found} | {id(getattr(thing, "value", None)) for thing in found}
+    lost = [weight.path for weight in model.weights if not {id(weight), id(weight.value)} & found]
+    if lost:
         raise DataError(
-            f"The checkpoint {os.path.basename(path)} does not fit this model.",
-            cause=str(error).split(". ")[0][:200] + ".",
-            cure="Restore into the same architecture, saved under the name `model`.",
-        ) from error
-    return path
+            f"A checkpoint would leave out {len(lost)} of the model's {len(model.weights)} weights, such as "
+            f"{lost[0]}.",
+            cause="TensorFlow does not see layers that a model of your own keeps in a list or a dictionary.",
+            cure="Give each layer a name of its own (self.first = …), or use keras.Sequential.",
+        )
+
+
+def read_into(checkpoint: tf.train.Checkpoint, path: str, model: keras.Model) -> None:
+    """None; the objects of `checkpoint` hold what is saved in `path`, and `model`, among them, all of it.
+
+    What else is in the file, such as the optimizer's part, may be left behind. Raises DataError when a
+    variable of yours is not in it, has another shape there, or when it holds more of the model than this one
+    has: TensorFlow passes over the first and the last in silence.
+    """
+    try:
+        # expect_partial: what is left behind is so on purpose, TensorFlow need not warn of it.
+        checkpoint.restore(path).expect_partial().assert_existing_objects_matched()
+        cause = _of_a_larger_model(path, model)
+    except (AssertionError, ValueError) as error:  # no value for a variable, a value of another shape
+        cause = str(error).split(". ")[0][:200] + "."
+        raise _does_not_fit(path, cause) from error
+    if cause:
+        raise _does_not_fit(path, cause)
+
+
+def _does_not_fit(path, cause):
+    return DataError(
+        f"The checkpoint {os.path.basename(path)} does not fit this model, or what is restored with it.",
+        cause=cause,
+        cure="Restore into the same architecture and optimizer, saved under the same names (the model's is "
+        "`model`), or choose another folder for a new job.",
+    )
+
+
+def _of_a_larger_model(path, model) -> str:
+    """Which variables of the saved model have no place in this one, in words; empty where all have."""
+    graph = trackable_object_graph_pb2.TrackableObjectGraph()
+    graph.ParseFromString(tf.train.load_checkpoint(path).get_tensor(OBJECT_GRAPH))
+    saved = {child.local_name: child.node_id for child in graph.nodes[0].children}
+    names = sorted(_without_a_place(graph.nodes, saved["model"], model)) if "model" in saved else []
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"a larger model was saved, which has also {', '.join(names[:3])}{more}." if names else ""
+
+
+def _without_a_place(nodes, node_id, thing) -> set[str]:
+    """Names of the variables that hang on a saved object, and on nothing that `thing` has in its place."""
+    pairs, reached, lost = [(node_id, thing)], {node_id}, set()
+    while pairs:
+        node_id, thing = pairs.pop()
+        places = tf.train.TrackableView.children(thing)
+        for child in nodes[node_id].children:
+            if child.local_name == "optimizer":  # of a compiled model
+                continue
+            if child.local_name not in places:
+                lost.add(child.node_id)
+            elif child.node_id not in reached:
+                reached.add(child.node_id)
+                pairs.append((child.node_id, places[child.local_name]))
+    return {name for node_id in lost for name in _variables_on(nodes, node_id, reached)}
+
+
+def _variables_on(nodes, node_id, reached) -> set[str]:
+    """Names of the variables on a saved object, but those that have been reached another way."""
+    open_nodes, seen, names = [node_id], set(reached), set()
+    while open_nodes:
+        node_id = open_nodes.pop()
+        if node_id not in seen:
+            seen.add(node_id)
+            names |= {attribute.full_name for attribute in nodes[node_id].attributes}
+            open_nodes += [child.node_id for child in nodes[node_id].children]
+    return names
 
 
 def largest_difference(these: keras.Model | Sequence, those: keras.Model | Sequence) -> float:

@@ -328,3 +328,143 @@ def test_a_damaged_checkpoint_is_told_with_the_older_ones(saved, ending):
     part.write_bytes(part.read_bytes()[:20])
     with pytest.raises(DataError, match=r"ckpt-3 cannot be read.*ckpt-1, ckpt-2"):
         saved.restore()
+
+
+def job(folder, make=models.linear, **how):
+    """The checkpoints of a new start of a job in this process."""
+    model, optimizer = built(tf.distribute.get_strategy(), make)
+    return checkpoints.Checkpoints(folder, model=model, optimizer=optimizer, **how)
+
+
+def test_a_second_job_in_the_folder_is_noticed_at_its_first_checkpoint(tmp_path):
+    first, second = job(tmp_path), job(tmp_path)
+    assert (first.restore(), second.restore()) == (0, 0)
+    first.save(10)
+    with pytest.raises(DataError, match=r"Somebody else has written ckpt-10 into"):
+        second.save(20)
+    first.save(20)
+    assert first.latest.endswith("ckpt-20")
+
+
+def test_a_job_whose_folder_was_emptied_meanwhile_is_told(saved):
+    for part in Path(saved.folder).iterdir():
+        part.unlink()
+    with pytest.raises(DataError, match="Somebody else has emptied"):
+        saved.save(4)
+
+
+def test_a_new_start_that_does_not_restore_puts_nothing_older_on_top(saved):
+    with pytest.raises(DataError, match=r"holds ckpt-3, and this is to be ckpt-1\."):
+        job(saved.folder).save(1)
+    with pytest.raises(DataError, match="holds ckpt-3"):
+        saved.save(2)  # nor the same job, further back
+    assert saved.latest.endswith("ckpt-3")
+
+
+def test_a_job_that_restored_goes_on_and_may_save_the_same_step_again(saved):
+    again = job(saved.folder)
+    assert again.restore() == 3
+    again.save(3)
+    again.save(np.int64(4))
+    assert job(saved.folder).restore() == 4
+
+
+def test_a_job_goes_on_after_a_checkpoint_of_which_a_part_was_missing(saved):
+    for part in Path(saved.folder).glob("ckpt-3.data*"):
+        part.unlink()
+    again = job(saved.folder)
+    assert again.restore() == 2
+    again.save(3)
+    assert job(saved.folder).restore() == 3
+
+
+@pytest.mark.parametrize("step", [-1, 2.5, 3.0, True, "7", None])
+def test_what_is_no_number_of_steps_is_refused(saved, step, examples):
+    with pytest.raises(DataError, match=r"save\(step\) cannot be"):
+        saved.save(step)
+    with pytest.raises(DataError, match=r"data_from\(step\) cannot be"):
+        checkpoints.data_from(step, examples, BATCH)
+    assert saved.latest.endswith("ckpt-3")
+
+
+def test_a_step_may_be_a_number_of_tensorflow(saved):
+    assert saved.save(tf.constant(7)).endswith("ckpt-7")
+
+
+@pytest.mark.parametrize("most", [0, -1, 1.5, True, "3"])
+def test_at_least_one_checkpoint_is_kept(tmp_path, most):
+    with pytest.raises(DataError, match="max_to_keep cannot be"):
+        job(tmp_path, max_to_keep=most)
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path):
+    file = tmp_path / "job"
+    file.write_text("notes")
+    for folder in (file, file / "inside"):
+        with pytest.raises(DataError, match=r"is a file, and checkpoints need a folder"):
+            job(folder)
+    with pytest.raises(DataError, match="is a file"):
+        checkpoints.write_path(file / "model.keras")
+    assert file.read_text() == "notes"
+
+
+def two_outputs(seed=0):
+    inputs = keras.Input([4])
+    hidden = keras.layers.Dense(4, name="hidden")(inputs)
+    return keras.Model(inputs, [hidden, keras.layers.Dense(3, name="second")(hidden)])
+
+
+def one_output(seed=0):
+    inputs = keras.Input([4])
+    return keras.Model(inputs, keras.layers.Dense(4, name="hidden")(inputs))
+
+
+def test_a_checkpoint_of_a_larger_model_is_noticed_and_what_it_has_more(tmp_path):
+    larger = two_outputs()
+    checkpoints.Checkpoints(tmp_path, model=larger).save(1)
+    said = r"does not fit this model.*a larger model was saved, which has also second/bias, second/kernel"
+    with pytest.raises(DataError, match=said):
+        checkpoints.Checkpoints(tmp_path, model=one_output()).restore()
+    with pytest.raises(DataError, match=said):
+        training.restore(one_output(), tmp_path)
+    assert training.restore(two_outputs(), tmp_path).endswith("ckpt-1")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_is_saved_beside_the_model_makes_it_no_larger(tmp_path, compiled, examples):
+    """The optimizer, metrics and the number of steps, of a compiled model too, stay behind without a word."""
+    model, optimizer = built(tf.distribute.get_strategy(), models.small_cnn)
+    if compiled:
+        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(True), metrics=["accuracy"])
+        model.fit(*(part[:32] for part in examples), verbose=0)
+    seen = keras.metrics.Mean()
+    more = {} if compiled else {"optimizer": optimizer}
+    checkpoints.Checkpoints(tmp_path, model=model, seen=seen, **more).save(1)
+    plain = models.small_cnn(seed=9)
+    training.restore(plain, tmp_path)
+    assert training.largest_difference(plain, model) == 0
+
+
+class InAList(keras.Model):
+    """Layers in a plain list: TensorFlow's checkpoints know nothing of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = [keras.layers.Dense(4) for _ in range(2)]
+        self.last = keras.layers.Dense(3)
+
+    def call(self, inputs):
+        for layer in self.hidden:
+            inputs = layer(inputs)
+        return self.last(inputs)
+
+
+def test_layers_that_tensorflow_would_leave_out_are_noticed_before_anything_is_saved(tmp_path):
+    model = InAList()
+    model(np.ones([1, 4], np.float32))
+    path = tf.train.Checkpoint(model=model).save(tmp_path / "plain")
+    assert not [name for name, _ in tf.train.list_variables(path) if "hidden" in name]  # why it is refused
+    with pytest.raises(DataError, match=r"leave out 4 of the model's 6 weights, such as"):
+        checkpoints.Checkpoints(tmp_path, model=model)
+    with pytest.raises(DataError, match="leave out 4"):
+        training.restore(model, tmp_path)
