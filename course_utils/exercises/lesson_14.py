@@ -659,7 +659,8 @@ def trace(random, part, about, slowness=40, bad=0):
         [{name: round(float(values[w, s]), 1) for name, values in names.items()} for s in range(steps)]
         for w in range(workers)
     ]
-    return {"about": f"{workers} workers: {about}", "trace": measured, "slow": slow, "part": part}
+    about = f"{workers} workers: {about}"
+    return {"about": about, "trace": measured, "slow": slow, "part": part, "bad step": bad > 0}
 
 
 def observe_straggler(answer, case):
@@ -778,7 +779,7 @@ STRAGGLER = Exercise(
             try_this="Take the median over the steps, not the mean or the longest.",
             variants=[finder(own_part, middle=np.max), finder(the_longest_wait, min, middle=np.mean)],
             recognises=lambda cases, seen, expected: (
-                [one == e for one, e in zip(seen, expected, strict=True)] == [True, True, False, False]
+                wrong_in(cases, seen, expected) == [case for case in cases if case["bad step"]]
             ),
         ),
         Mistake(
@@ -788,8 +789,9 @@ STRAGGLER = Exercise(
             "2 ms on most workers and 9 ms on one, it is the data that this one is slow at.",
             try_this="Compare each part with what it takes on the *other* workers.",
             recognises=lambda cases, seen, expected: (
-                [one == e for one, e in zip(seen, expected, strict=True)] == [True, True, True, False]
-                and seen[-1][WHO] == expected[-1][WHO]
+                all(one[WHO] == e[WHO] for one, e in zip(seen, expected, strict=True))
+                and wrong_in(cases, seen, expected)
+                == [case for case in cases if case["bad step"] and case["part"] == "data"]
             ),
         ),
         Mistake(
@@ -815,6 +817,11 @@ STRAGGLER = Exercise(
     ],
     also_right=[finder(own_part), finder(the_longest_wait, min)],
 )
+
+
+def wrong_in(cases, seen, expected):
+    """The cases in which something else was seen than expected."""
+    return [case for case, one, e in zip(cases, seen, expected, strict=True) if one != e]
 
 
 def goes_by(part, cases, seen, expected):

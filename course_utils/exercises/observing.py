@@ -40,16 +40,20 @@ NOT_ATTEMPTED = {"kind": "not attempted"}
 def cases_of(exercise: Exercise, seed: int = LEARNER_SEED) -> list[dict]:
     """The cases for a seed: the same for the same exercise and seed, on every machine.
 
+    For any seed but the learners' in another order too: an answer that gives one result after the other, all
+    learned by heart, shall not pass.
+
     Raises ExerciseError where there is none, as in an exercise that is only begun: every answer would pass.
     """
-    cases = exercise.cases(np.random.default_rng([seed, zlib.crc32(exercise.id.encode())]))
+    random = np.random.default_rng([seed, zlib.crc32(exercise.id.encode())])
+    cases = exercise.cases(random)
     if not cases:
         raise ExerciseError(
             f"The exercise {exercise.id!r} has no cases yet, so it cannot be checked.",
             cause="It is begun, and not written to its end.",
             cure="Its author finds what is left to do in the output of tests/exercises.",
         )
-    return cases
+    return cases if seed == LEARNER_SEED else [cases[i] for i in random.permutation(len(cases))]
 
 
 def observe(exercise: Exercise, answer: Any, seed: int = LEARNER_SEED, only: int | None = None) -> list[dict]:
