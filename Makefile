@@ -1,4 +1,4 @@
-# Two commands matter: `make run` executes the whole course, `make test` proves it.
+# `make run` executes the whole course, `make lab` opens it.
 # Each target first makes .venv with the pinned packages, once. Another Python: make PYTHON=/path/to/python3.11 run
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 VENV := .venv
@@ -35,7 +35,7 @@ $(READY): requirements.lock pyproject.toml
 run: $(READY)
 	@$(BIN)/course run
 
-# `make JOBS=2 test` runs two files of tests at a time: quicker, and harder to read when something fails.
+# Proves the whole course. `make JOBS=2 test` runs two files of tests at a time: quicker, and harder to read when something fails.
 test: $(READY)
 	@$(BIN)/python -m pytest $(if $(JOBS),-n $(JOBS) --dist loadfile)
 

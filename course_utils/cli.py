@@ -10,6 +10,7 @@ import click
 
 from course_utils.errors import CourseError
 
+_RELEASED = Path(__file__).parents[1] / "RELEASE.json"
 _LESSONS = click.argument("lessons", nargs=-1, metavar="[NN]...")
 _FOLDER = click.option(
     "--folder",
@@ -26,8 +27,8 @@ class _Course(click.Group):
             return super().invoke(context)
         except CourseError as error:
             raise click.ClickException(str(error)) from None
-        except ModuleNotFoundError as error:
-            if not (error.name or "").startswith(__package__ + "."):
+        except ImportError as error:
+            if not (error.name or "").startswith(__package__) or not _RELEASED.is_file():
                 raise
             raise click.ClickException(
                 f"This copy of the course comes without `course {context.invoked_subcommand}`, which is for "
@@ -452,6 +453,30 @@ def release(words, lessons, **how):
         )
     if made.archive:
         click.echo(f"{made.archive.name}: the same as an archive.")
+
+
+@main.command("check-submission")
+@click.argument("path", type=click.Path(path_type=Path))
+def check_submission(path):
+    """Say what grading will find in PATH: one notebook, or a folder or zip of many.
+
+    Exit code: 0 where every file could be read, else 1.
+    """
+    from course_utils.grading import checking
+
+    raise SystemExit(checking.check_submission(path))
+
+
+@main.command()
+@click.argument("notebook", type=click.Path(path_type=Path))
+def validate(notebook):
+    """Check NOTEBOOK before you hand it in: it is read as it will be for grading, and its answers are run.
+
+    Exit code: 0 where the file could be read and its answers could be checked, be they right or wrong; else 1.
+    """
+    from course_utils.grading import checking
+
+    raise SystemExit(checking.validate(notebook))
 
 
 @main.command()

@@ -56,3 +56,7 @@ class NotebookError(CourseError):
 
 class GradingError(CourseError):
     """Submissions cannot be found or graded: the path, an option or the place for the results is wrong."""
+
+
+class ReleaseError(CourseError):
+    """A release cannot be made: its place is taken, or a notebook is not what its source builds."""
