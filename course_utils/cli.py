@@ -472,7 +472,7 @@ def check_submission(path):
 def validate(notebook):
     """Check NOTEBOOK before you hand it in: it is read as it will be for grading, and its answers are run.
 
-    Exit code: 0 where the file could be read and its answers could be checked, be they right or wrong; else 1.
+    Exit code: 0 where the file could be read and all answers checked, be they right or wrong; else 1.
     """
     from course_utils.grading import checking
 
