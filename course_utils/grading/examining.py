@@ -14,6 +14,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from course_utils.exercises import observing
@@ -84,26 +85,26 @@ class _Nothing:
 
 def _examine(exercise, program, seconds, token) -> str:
     _hide()
-    _simulate_devices()
     started = time.monotonic()
     answer, records = _defined(exercise, program, seconds)
-    if not records:
-        exercise = _with_limit(exercise, seconds - (time.monotonic() - started))
-        records = _observed(exercise, answer, seconds)
-    return f"{token}\n{encode({'records': records, 'control': _control(exercise, records)})}"
+    if records:
+        return _as_text(token, records, None)
+    return observed(exercise, answer, seconds - (time.monotonic() - started), token)
 
 
-def _with_limit(exercise, seconds):
-    parts = {name: getattr(exercise, name) for name in exercise.__dataclass_fields__}
-    return Exercise(**{**parts, "time_limit": max(seconds, 0.01)})
-
-
-def _observed(exercise, answer, seconds):
+def observed(exercise: Exercise, answer: Any, seconds: float, token: str) -> str:
+    """The text that says what was seen of an answer which is defined, in at most that many seconds."""
+    _simulate_devices()
+    exercise = replace(exercise, time_limit=max(seconds, 0.01))
     try:
         records = observing.observe(exercise, answer)
     except BaseException as error:  # of an interrupt, or of devices, that the answer made itself
-        return [_raised(error, "")]
-    return [{**r, "seconds": seconds} if r["kind"] == "timed out" else r for r in records]
+        records = [_raised(error, "")]
+    return _as_text(token, records, _control(exercise, records))
+
+
+def _as_text(token, records, control):
+    return f"{token}\n{encode({'records': records, 'control': control})}"
 
 
 def _control(exercise, records):

@@ -31,8 +31,7 @@ class Statement:
     @property
     def lines(self) -> range:
         """The lines that it takes in its source, counted from 1, decorators included."""
-        first = min([self.node.lineno, *(d.lineno for d in getattr(self.node, "decorator_list", []))])
-        return range(first, self.node.end_lineno + 1)
+        return _lines(self.node)
 
 
 def statements(source: str) -> list[Statement]:
@@ -40,7 +39,8 @@ def statements(source: str) -> list[Statement]:
 
     Raises one of `UNREADABLE` when the text cannot be read.
     """
-    return [_statement(node) for node in ast.parse(source).body if names_bound(node)]
+    lines = source.split("\n")
+    return [_statement(node, lines) for node in ast.parse(source).body if names_bound(node)]
 
 
 def needed(among: Iterable[Statement], names: Iterable[str]) -> list[Statement]:
@@ -81,9 +81,18 @@ def names_bound(node: ast.stmt) -> list[str]:
     return []
 
 
-def _statement(node):
-    used = names_used(ast.unparse(node))
+def _statement(node, lines):
+    its_own = _lines(node)
+    try:
+        used = names_used("\n".join(lines[its_own.start - 1 : its_own.stop - 1]))
+    except SyntaxError:  # it shares a line with a longer one
+        used = names_used(ast.unparse(node))
     return Statement(node, frozenset(names_bound(node)), frozenset(used))
+
+
+def _lines(node):
+    first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+    return range(first, node.end_lineno + 1)
 
 
 def _globals_of(table):

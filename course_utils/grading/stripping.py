@@ -5,6 +5,7 @@ loaded here: of the file's statements, only those that `observe` needs are compi
 """
 
 import ast
+import functools
 import importlib.util
 import linecache
 import sys
@@ -33,6 +34,7 @@ def stripped(exercise_id: str, seed: int) -> Exercise:
     cases = _cases(name, parts, seed)
     observe = _evaluated(name, parts["observe"], "observing")
     _load_lazy_modules(observe)
+    _statements.cache_clear()
     return _exercise(parts, cases=lambda random: cases, observe=observe)
 
 
@@ -79,11 +81,10 @@ def _module(name: str, names: Iterable[str], purpose: str) -> types.ModuleType:
     It has another name than the file: nobody who imports the lesson gets hold of it. Dataclasses, AutoGraph
     and the workers of a cluster look for it all the same, so it is known under that other name.
     """
-    text = _text(name)
-    chosen = needed(statements(text), names)
+    chosen = needed(_statements(name), names)
     module = types.ModuleType(f"{name.rpartition('.')[2]} for {purpose}")
     module.__file__ = _file(name)
-    _show_lines(module.__file__, text, chosen)
+    _show_lines(name, chosen)
     sys.modules[module.__name__] = module
     cloudpickle.register_pickle_by_value(module)
     for statement in chosen:
@@ -100,8 +101,14 @@ def _run(statement: Statement, module, purpose) -> None:
         exec(compile(ast.Module([node], []), module.__file__, "exec"), module.__dict__)
 
 
-def _show_lines(file, text, chosen: list[Statement]) -> None:
+@functools.cache
+def _statements(name: str) -> list[Statement]:
+    return statements(_text(name))
+
+
+def _show_lines(name, chosen: list[Statement]) -> None:
     """AutoGraph and tracebacks read the lines of what was loaded, and an empty line for any other."""
+    file, text = _file(name), _text(name)
     shown = {number for statement in chosen for number in statement.lines}
     shown |= {
         number for number, line in enumerate(linecache.cache.get(file, (0, 0, []))[2], 1) if line.strip()
