@@ -5,13 +5,16 @@ Give them to `fit` on *every* worker. Where they need all workers they say so.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from numbers import Real
 
 import keras
 import tensorflow as tf
 
+from course_utils.checks import whole
 from course_utils.errors import CourseError
 from course_utils.timing import Step
 
@@ -131,6 +134,8 @@ class StopTogether(keras.callbacks.Callback):
 
     Every look is an all-reduce: every worker must have this callback, with the same settings. EarlyStopping
     needs no such help for what Keras puts into the logs, because there `loss` is already that of all workers.
+
+    Raises CourseError where a setting is none, and at the first look where the logs have no such entry.
     """
 
     def __init__(
@@ -145,8 +150,16 @@ class StopTogether(keras.callbacks.Callback):
         super().__init__()
         if mode not in ("min", "max"):
             raise CourseError(f"StopTogether(mode={mode!r}) cannot be.", expected='"min" or "max".')
-        self._value = value if callable(value) else lambda logs: logs[value]
-        self._patience, self._min_delta, self._every = patience, min_delta, every
+        if not callable(value) and not isinstance(value, str):
+            raise CourseError(
+                f"StopTogether({value!r}) cannot be.",
+                expected='a function of the logs, or the name of an entry in them, such as "loss".',
+            )
+        if isinstance(min_delta, bool) or not isinstance(min_delta, Real) or not 0 <= min_delta < math.inf:
+            raise CourseError(f"min_delta cannot be {min_delta!r}.", expected="a number from 0.")
+        self._value = value if callable(value) else lambda logs: _entry(logs, value)
+        self._patience, self._min_delta = whole("patience", patience, least=0), min_delta
+        self._every = None if every is None else whole("every", every, cure="None looks after each epoch.")
         self._sign = 1.0 if mode == "min" else -1.0
 
     def on_train_begin(self, logs=None) -> None:
@@ -173,6 +186,16 @@ class StopTogether(keras.callbacks.Callback):
         self._since += 1
         if self._since >= self._patience:
             self.stopped_at, self.model.stop_training = now, True
+
+
+def _entry(logs, name):
+    if name not in logs:
+        raise CourseError(
+            f"There is no {name!r} in the logs that Keras hands out here.",
+            expected=f"one of {', '.join(logs) or 'those of a compiled model'}.",
+            cure="Give the name as the line of `fit` shows it, or a function of the logs.",
+        )
+    return logs[name]
 
 
 def mean_over_workers(strategy: tf.distribute.Strategy) -> Callable[[float], float]:

@@ -32,6 +32,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from course_utils.checks import whole
 from course_utils.errors import DataError
 
 NAME = "imagenet2012"
@@ -107,7 +108,10 @@ def train_data(
     `context.get_per_replica_batch_size(global_batch)`. Each pass holds every picture once, cropped and
     flipped anew; the same `seed` gives the same crops. `keep_in_memory` keeps the JPEG files (138 GiB in all,
     divided by the workers), never what is made of them: a cached crop would be the same in every epoch.
+    Raises DataError where a size is none, or where there is no ImageNet.
     """
+    _check_sizes(batch_size, size)
+    shuffle_buffer = whole("shuffle_buffer", shuffle_buffer, error=DataError)
     data, _ = _encoded("train", context, shuffle_seed=seed)
     if keep_in_memory:
         data = data.cache()
@@ -134,8 +138,9 @@ def evaluation_data(
 
     `batch_size` and `context` as in `train_data`; each worker looks at every n-th picture. All have equally
     many batches of full size: the last are filled up with black pictures of label PADDING, which must not be
-    counted.
+    counted. Raises DataError as `train_data`.
     """
+    _check_sizes(batch_size, size)
     data, count = _encoded("validation", None)
     context = context or tf.distribute.InputContext()
     data = data.shard(context.num_input_pipelines, context.input_pipeline_id)
@@ -160,9 +165,7 @@ def evaluation_steps(global_batch: int, examples: int = VALIDATION) -> int:
 
     Raises DataError where that is not above 0.
     """
-    if global_batch < 1:
-        raise DataError(f"A batch of {global_batch} examples is none.", expected="1 or more.")
-    return -(-examples // global_batch)
+    return -(-examples // whole("global_batch", global_batch, error=DataError))
 
 
 def distributed(
@@ -223,9 +226,11 @@ def central_crop(jpeg: tf.Tensor, size: int) -> tf.Tensor:
 def stand_in(examples: int = 8) -> Iterator[None]:
     """A context in which ImageNet is `examples` small made-up pictures, the same in both splits.
 
-    `tfds.load("imagenet2012")` runs as for the real thing, mocked by `tfds.testing.mock_data`.
+    `tfds.load("imagenet2012")` runs as for the real thing, mocked by `tfds.testing.mock_data`. Raises
+    DataError for fewer than one.
     """
     global _stand_in
+    examples = whole("stand_in(examples)", examples, error=DataError)
     import tensorflow_datasets as tfds
     from absl import logging
 
@@ -238,6 +243,11 @@ def stand_in(examples: int = 8) -> Iterator[None]:
         finally:
             _stand_in = before
             logging.set_verbosity(loudness)
+
+
+def _check_sizes(batch_size, size):
+    whole("batch_size", batch_size, error=DataError, cure="Give the examples of a batch; 1 is the fewest.")
+    whole("size", size, error=DataError, cure="Give the pixels of a side, such as 224.")
 
 
 def _encoded(split, context, shuffle_seed=None) -> tuple[tf.data.Dataset, int]:

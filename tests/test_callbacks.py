@@ -2,8 +2,10 @@
 
 import math
 
+import numpy as np
 import pytest
 
+from course_utils import callbacks, models
 from course_utils.cluster import LocalCluster
 from course_utils.errors import ClusterError, CourseError
 
@@ -190,3 +192,37 @@ def test_a_worker_that_stops_by_its_own_value_ends_the_run_in_an_error():
     # Worker 1 goes on to what comes after the training, and meets worker 0 in another collective.
     with pytest.raises(ClusterError, match=r"Shape mismatch in the collective|did not finish|waits"):
         LocalCluster(2, output="quiet", timeout=6).run(stop, 1, together=False)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"every": 0},
+        {"every": -1},
+        {"every": 2.5},
+        {"patience": -1},
+        {"patience": 1.5},
+        {"patience": True},
+        {"min_delta": -0.1},
+        {"min_delta": math.nan},
+        {"min_delta": "0.1"},
+        {"mode": "least"},
+    ],
+)
+def test_settings_with_which_nobody_would_ever_stop_are_refused(settings):
+    with pytest.raises(CourseError, match="cannot be"):
+        callbacks.StopTogether("loss", **settings)
+
+
+@pytest.mark.parametrize("value", [5, None, ["loss"]])
+def test_what_names_no_value_is_refused(value):
+    with pytest.raises(CourseError, match=r"StopTogether\(.*cannot be"):
+        callbacks.StopTogether(value)
+
+
+def test_an_entry_that_the_logs_do_not_have_is_told_with_those_that_they_have():
+    model = models.linear(seed=0)
+    model.compile("sgd", "mse", metrics=["mae"])
+    images, targets = np.zeros([4, 28, 28, 1], np.uint8), np.zeros([4, 10], np.float32)
+    with pytest.raises(CourseError, match=r"no 'val_loss' in the logs.*(loss, mae|mae, loss)"):
+        model.fit(images, targets, verbose=0, callbacks=[callbacks.StopTogether("val_loss")])

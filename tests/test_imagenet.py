@@ -234,7 +234,17 @@ def test_a_set_that_was_prepared_from_one_archive_only_is_an_error(copy):
         imagenet.verify(copy.parents[1])
 
 
-@pytest.mark.parametrize("batch", [0, -3])
-def test_an_evaluation_in_batches_of_nothing_is_refused(batch):
-    with pytest.raises(DataError, match="1 or more"):
-        imagenet.evaluation_steps(batch)
+@pytest.mark.parametrize("size", [0, -3, 2.5, True, "64"])
+def test_sizes_that_are_none_are_refused_in_a_sentence(size):
+    with pytest.raises(DataError, match="global_batch cannot be"):
+        imagenet.evaluation_steps(size)
+    with pytest.raises(DataError, match=r"stand_in\(examples\) cannot be"), imagenet.stand_in(size):
+        pass
+    with imagenet.stand_in(4):
+        for make in (imagenet.train_data, imagenet.evaluation_data):
+            with pytest.raises(DataError, match="batch_size cannot be"):
+                make(size)
+            with pytest.raises(DataError, match="size cannot be"):
+                make(2, size=size)
+        with pytest.raises(DataError, match="shuffle_buffer cannot be"):
+            imagenet.train_data(2, shuffle_buffer=size)

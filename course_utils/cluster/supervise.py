@@ -17,6 +17,7 @@ from course_utils.cluster.errors import plain
 from course_utils.cluster.local import LocalCluster, warn_of_faults
 from course_utils.cluster.outcomes import Outcome, ToTheEnd
 from course_utils.cluster.supervisor import CAUSE_GRACE, Worker
+from course_utils.cluster.words import shortened
 from course_utils.errors import ClusterError, ConfigError
 
 PREEMPTED = 42  # the exit code of tf.distribute's PreemptionCheckpointHandler after it has saved
@@ -127,6 +128,12 @@ class Supervisor:
     attempts: list[Attempt] = field(default_factory=list, init=False)
 
     def __post_init__(self):
+        if not isinstance(self.cluster, LocalCluster):
+            raise ConfigError(
+                f"Supervisor({shortened(repr(self.cluster), 80)}) has no cluster to watch.",
+                expected="a LocalCluster.",
+                cure="Supervisor(LocalCluster(workers=2)).run(fn) runs fn on 2 workers.",
+            )
         self.restarts = Restarts(self.max_restarts, self.backoff)
         if not self.hang_after > 0:
             raise ConfigError(

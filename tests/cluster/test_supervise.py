@@ -207,3 +207,9 @@ def test_no_restart_means_one_attempt():
 def test_senseless_options_are_refused(options):
     with pytest.raises(ConfigError, match="cannot be"):
         Supervisor(LocalCluster(1), **options)
+
+
+@pytest.mark.parametrize("cluster", [5, None, "worker:0", LocalCluster])
+def test_a_supervisor_without_a_cluster_is_refused_when_it_is_made(cluster):
+    with pytest.raises(ConfigError, match=r"has no cluster to watch.*LocalCluster\(workers=2\)"):
+        Supervisor(cluster)
