@@ -1,5 +1,6 @@
 """What `course check-submission` and `course validate` print: what is found in a file, and how it fares."""
 
+import json
 import logging
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from course_utils.exercises.observing import LEARNER_SEED
 from course_utils.grading import collecting, reading
 from course_utils.grading.cells import is_untouched
 from course_utils.grading.model import UNGRADED, Notebook, Result, Submission
+from course_utils.notebooks import sources
 
 STATES = {"found": "green", "untouched": "yellow", "missing": "red"}
 COLOURS = {Outcome.PASSED: "green", Outcome.NOT_ATTEMPTED: "yellow", UNGRADED: "magenta"}
@@ -29,12 +31,21 @@ def check_submission(path: Path, console: Console | None = None) -> int:
     """
     console = console or Console()
     with console.status("reading"):
-        submissions = collecting.collect(path)
+        submissions = collecting.collect(path, release=own_release())
     for submission in submissions:
         _print_submission(console, submission, named=not (path.is_file() and len(submissions) == 1))
     console.print(_summary(submissions), soft_wrap=True, highlight=False)
     read = [notebook for submission in submissions for notebook in submission.notebooks]
     return UNREADABLE if any(notebook.error for notebook in read) else READABLE
+
+
+def own_release() -> str | None:
+    """The id of the release that this copy of the course is; None for the course itself."""
+    try:
+        told = json.loads((sources.FOLDER.parent / sources.RELEASE).read_text(encoding="utf-8"))
+        return told["id"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def states(notebook: Notebook) -> dict[str, str]:
@@ -57,7 +68,7 @@ def validate(path: Path, console: Console | None = None) -> int:
         return UNREADABLE
     results = list(_examined(notebook, console))
     console.print(table(results))
-    _print_notes(console, notebook.notes)
+    _print_notes(console, [*notebook.notes, *_another_release(notebook)])
     console.print(_verdict(results), soft_wrap=True, highlight=False, markup=False)
     return UNREADABLE if any(result.outcome == UNGRADED for result in results) else READABLE
 
@@ -76,7 +87,7 @@ def table(results: Iterable[Result]) -> Table:
 
 def _words(result):
     mistake = (f"{result.mistake}. ", "bold") if result.mistake else ""
-    told = " ".join(filter(None, (result.message, result.try_this)))
+    told = "\n".join(filter(None, (result.message, result.try_this)))
     where = f"\n{result.where}" if result.where else ""
     notes = "".join(f"\n{note}" for note in result.notes)
     return Text.assemble(mistake, told, (where, "dim"), (notes, "dim"))
@@ -89,6 +100,12 @@ def _read(path):
         cure = "Give the path of one notebook; `course check-submission` takes folders and zips."
         raise GradingError(f"{path} is a folder.", cure=cure)
     return reading.read_file(path)
+
+
+def _another_release(notebook):
+    here = own_release()
+    if here and notebook.release and notebook.release != here:
+        yield f"The notebook is of release {notebook.release}, and this is {here}: ask which one is graded."
 
 
 def _examined(notebook, console):
@@ -113,7 +130,7 @@ def _verdict(results):
     told = f"{passed} of {len(results)} exercises passed, {earned:g} of {possible:g} points."
     if ungraded:
         return f"{told} {ungraded} could not be checked on this machine: this says nothing about your answer."
-    return f"{told} The file can be read and graded; grading uses other numbers than these."
+    return f"{told} The file can be read and graded; when it is graded, other numbers are used."
 
 
 def _exercises(notebook) -> list[Exercise]:
