@@ -21,11 +21,11 @@ ANSWERS = {
 }
 EXPECTED = {  # what each student should get for the three exercises
     "right": [2, 2, 3],
-    "two_right": [2, 2, 0],
+    "two-right": [2, 2, 0],
     "untouched": [0, 0, 0],
-    "helper_elsewhere": [2, 0, 0],
+    "own-cell": [2, 0, 0],
     **{name: [0, 0, 0] for name in ANSWERS},
-    "no_notebook": [0, 0, 0],
+    "no-notebook": [0, 0, 0],
     "nothing": [0, 0, 0],
 }
 
@@ -33,13 +33,13 @@ EXPECTED = {  # what each student should get for the three exercises
 def write_all(folder: Path) -> None:
     """A dozen students, a folder each."""
     write(folder, "right", RIGHT)
-    write(folder, "two_right", {LOSS: RIGHT[LOSS], L2: RIGHT[L2]})
+    write(folder, "two-right", {LOSS: RIGHT[LOSS], L2: RIGHT[L2]})
     write(folder, "untouched", {})
-    write(folder, "helper_elsewhere", {LOSS: RIGHT[LOSS]}, more="import os\nprint('a cell of my own')")
+    write(folder, "own-cell", {LOSS: RIGHT[LOSS]}, more="import os\nprint('a cell of my own')")
     for name, source in ANSWERS.items():
         write(folder, name, {LOSS: source})
-    (folder / "no_notebook").mkdir()
-    (folder / "no_notebook" / "homework.ipynb").write_bytes(b"%PDF-1.7 a renamed PDF")
+    (folder / "no-notebook").mkdir()
+    (folder / "no-notebook" / "homework.ipynb").write_bytes(b"%PDF-1.7 a renamed PDF")
     (folder / "nothing").mkdir()
 
 
