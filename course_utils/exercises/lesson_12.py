@@ -6,6 +6,7 @@ All are judged by what they compute: a block's output against NumPy, a recipe's 
 import contextlib
 import functools
 import math
+import sys
 from unittest import mock
 
 import numpy as np
@@ -376,7 +377,8 @@ STEP = "gradients of a training step"
 KIND = "architecture"
 ONCE, TWICE, NEVER = "once", "twice", "never"
 WEIGHTS = "first weights"
-IMAGENETS = "ImageNet's, which fit its own 1,000 classes only"
+IMAGENETS = "ImageNet's, not random ones"
+MOST_WEIGHTS = 60_000_000  # what one step on this machine takes seconds for
 
 
 def network_cases(random):
@@ -394,16 +396,9 @@ def network_cases(random):
 def observe_network(answer, case):
     """Shapes, kind of output, scaling and gradients of the network that the answer makes."""
     ready_for_replicas()
-    try:
-        model = answer(case["size"], case["classes"])
-    except ValueError as error:
-        if "imagenet" not in str(error).lower():
-            raise
+    model = model_from_random_weights(answer, case)
+    if model is None:
         return {WEIGHTS: IMAGENETS}
-    if not isinstance(model, keras.Model):
-        raise returned.Unusable(
-            f"another_network should give a Keras model, but gave {returned.describe(model)}."
-        )
     pictures = np.random.default_rng(case["seed"]).integers(0, 256, (2, case["size"], case["size"], 3))
     with tf.GradientTape() as tape:
         outputs, spread = forward(model, pictures.astype("f4"))
@@ -417,6 +412,33 @@ def observe_network(answer, case):
         STEP: gradients_in_words(gradients),
         KIND: "the same again: a ResNet" if "resnet" in model.name.lower() else "another one",
     }
+
+
+def model_from_random_weights(answer, case):
+    """The answer's model; None where it asks for weights that somebody trained."""
+
+    def refuse(*_, **__):
+        raise ValueError("Weights trained on ImageNet would be downloaded.")
+
+    # Without a network, a download may take minutes to fail; and where it is kept, it would not.
+    files = sys.modules[keras.utils.get_file.__module__]
+    try:
+        with mock.patch.object(files, "get_file", refuse):
+            model = answer(case["size"], case["classes"])
+    except ValueError as error:
+        if "imagenet" not in str(error).lower():
+            raise
+        return None
+    if not isinstance(model, keras.Model):
+        raise returned.Unusable(
+            f"another_network should give a Keras model, but gave {returned.describe(model)}."
+        )
+    if model.count_params() > MOST_WEIGHTS:
+        raise returned.Unusable(
+            f"{model.name} has {model.count_params():,} weights. The check takes one step with the network, "
+            f"and takes those of up to {MOST_WEIGHTS:,}: give a smaller one, of the same family if you like."
+        )
+    return model
 
 
 def forward(model, images):
@@ -538,9 +560,12 @@ ANOTHER_NETWORK = Exercise(
             "pretrained weights",
             an_application(weights=...),
             went_wrong="Without `weights=None` the network wants the weights that somebody else trained on "
-            "ImageNet: a download, and 1,000 classes.",
+            "ImageNet: a download, and, with its top on, 1,000 classes.",
             try_this="`weights=None`: start from random weights.",
-            variants=[an_application(weights="imagenet")],
+            variants=[
+                an_application(weights="imagenet"),
+                an_application("VGG16", weights=..., include_top=False, pooling="avg"),
+            ],
         ),
         Mistake(
             "1,000 classes",
@@ -799,6 +824,25 @@ def kernels_by_name(variables):
     return [v for v in variables if v.name == "kernel"]
 
 
+def cosine_from_0(peak, an_epoch, epochs):
+    """Along the cosine over all updates, of which the warm-up takes the place of the beginning."""
+    warmup, total = WARMUP * an_epoch, epochs * an_epoch
+
+    class CosineFrom0(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            done = tf.cast(step, tf.float32)
+            along = 0.5 * peak * (1 + tf.cos(math.pi * done / total))
+            return tf.where(done < warmup, peak * done / warmup, along)
+
+    return CosineFrom0()
+
+
+def cosine_too_long(peak, an_epoch, epochs):
+    return keras.optimizers.schedules.CosineDecay(
+        0.0, epochs * an_epoch, warmup_target=peak, warmup_steps=WARMUP * an_epoch
+    )
+
+
 def with_keras_alone(model, examples, global_batch, epochs):
     """The loss from Keras' own, the warm-up from CosineDecay."""
     an_epoch = examples // global_batch
@@ -935,6 +979,17 @@ RECIPE = Exercise(
             ),
             went_wrong="The first update already has the full rate, when the model knows nothing yet.",
             try_this="Reach the peak in 5 epochs: `cu.schedules.WarmupCosine`.",
+        ),
+        Mistake(
+            "cosine over the warm-up's updates too",
+            a_recipe(schedule=cosine_too_long),
+            went_wrong=lambda case, seen, expected: (
+                f"Half-way from the peak to the end the rate is {seen[RATES][3]:.4g}, and should be half the "
+                f"peak, {expected[RATES][3]:.4g}; in the last update it is {seen[RATES][4]:.4g}. The cosine "
+                "counts all updates, those of the warm-up too, which are over when it begins."
+            ),
+            try_this="The cosine has the updates that are left: all, without those of the warm-up.",
+            variants=[a_recipe(schedule=cosine_from_0)],
         ),
         Mistake(
             "no momentum",

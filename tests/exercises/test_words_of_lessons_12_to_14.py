@@ -3,6 +3,8 @@
 That known mistakes get their names, and right answers pass, is tested for every exercise elsewhere.
 """
 
+import urllib.request
+
 import pytest
 
 from course_utils.exercises import all_exercises, returned
@@ -50,3 +52,42 @@ def test_a_constant_rate_is_no_error_of_the_check():
 
     verdict = verdict_on("12.recipe", recipe)
     assert verdict.mistake == "no schedule" and "0.003 in every update" in verdict.message
+
+
+def test_weights_that_would_be_downloaded_are_named_at_once_and_nothing_is_fetched(monkeypatch):
+    import keras
+
+    def another_network(size, classes):
+        base = keras.applications.VGG16(include_top=False, pooling="avg")
+        layers = [keras.Input((size, size, 3)), keras.layers.Rescaling(1 / 255), base]
+        return keras.Sequential([*layers, keras.layers.Dense(classes)])
+
+    asked = []
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *what, **how: asked.append(what))
+    assert verdict_on("12.another_network", another_network).mistake == "pretrained weights"
+    assert not asked
+
+
+def test_vgg16_from_random_weights_is_right():
+    import keras
+
+    def another_network(size, classes):
+        base = keras.applications.VGG16(
+            include_top=False, pooling="avg", weights=None, input_shape=(size, size, 3)
+        )
+        layers = [keras.Input((size, size, 3)), keras.layers.Rescaling(1 / 255), base]
+        return keras.Sequential([*layers, keras.layers.Dense(classes)])
+
+    assert verdict_on("12.another_network", another_network).passed
+
+
+def test_a_network_that_is_too_large_for_the_check_is_told_so_before_it_runs():
+    import keras
+
+    def another_network(size, classes):
+        layers = [keras.layers.Flatten(), keras.layers.Dense(5000), keras.layers.Dense(classes)]
+        return keras.Sequential([keras.Input((size, size, 3)), *layers])
+
+    verdict = verdict_on("12.another_network", another_network)
+    assert not verdict.passed and "weights. The check takes one step" in verdict.message
+    assert "60,000,000" in verdict.message and verdict.mistake is None
