@@ -32,7 +32,7 @@ def collect(path: Path, due: datetime | None = None, release: str | None = None)
     found = _walked(path)
     level = _students_level(found, nbgrader=path.name == "submitted")
     students: dict[tuple[str, str], _Student] = {}
-    for each in filter(_is_a_students, level.found):
+    for each in filter(_is_a_students, _without_containers(level.found)):
         owner = naming.owner_of(each.parts, each.group)
         students.setdefault(owner.identity, _Student(owner, level.nbgrader)).take(owner, each)
     students = _by_gradescope(students, level.found)
@@ -65,6 +65,12 @@ def _walked(path):
         raise GradingError(f"{path} could not be read: {error.strerror or error}.") from None
 
 
+def _without_containers(found):
+    """Without folders and zips in which something lies, which says itself whose it is."""
+    holding = {each.parts[:depth] for each in found for depth in range(1, len(each.parts))}
+    return [each for each in found if not (each.is_folder and each.parts in holding)]
+
+
 @dataclass(frozen=True)
 class _Level:
     """All that was found, its parts counted from the folder that holds the students."""
@@ -80,12 +86,22 @@ def _students_level(found, nbgrader):
         if "submitted" in tops and (tops & NBGRADER_OWN or tops == {"submitted"}):
             found, nbgrader = [each for each in found if each.parts[0] == "submitted"], True
         elif len(tops) != 1 or not _holds_students(tops.pop(), found):
+            found = _opened(found)
             break
         found = [replace(each, parts=each.parts[1:]) for each in found if len(each.parts) > 1]
     nbgrader = nbgrader or any(each.parts[-1] == "timestamp.txt" and each.official for each in found)
     if not nbgrader and _are_sections(found):
         found = [replace(f, parts=f.parts[1:], group=f.parts[0]) for f in found if len(f.parts) > 1]
     return _Level(found, nbgrader)
+
+
+def _opened(found):
+    """With what lies in nbgrader's folder of submissions beside that of others, as if it lay with them."""
+    inside = [each for each in found if each.parts[0] == "submitted" and len(each.parts) > 1]
+    if any(len(each.parts) == 2 and not each.is_folder for each in inside):
+        return found  # a student's, whatever the name
+    others = [each for each in found if each.parts[0] != "submitted"]
+    return [*others, *(replace(each, parts=each.parts[1:]) for each in inside)] if inside else found
 
 
 def _holds_students(name, found):
