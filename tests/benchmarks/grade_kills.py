@@ -63,6 +63,11 @@ class Place:
         home, tmp = self.folder / "home", self.folder / "tmp"
         environment = {**os.environ, "HOME": str(home), "TMPDIR": str(tmp), "PYTHONPATH": str(ROOT)}
         environment |= {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "100"}
+        # Keras and Matplotlib write settings and a list of fonts wherever they are imported first.
+        environment |= {
+            "KERAS_HOME": str(self.folder / "caches"),
+            "MPLCONFIGDIR": str(self.folder / "caches"),
+        }
         with open(self.folder / "log", "ab") as log:
             return subprocess.Popen(
                 self.command(self.out),
