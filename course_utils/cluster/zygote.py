@@ -165,11 +165,11 @@ class Zygote:
 
     def end_strays(self) -> None:
         """Kill what workers have put into sessions of their own: orphans come to us, their subreaper."""
-        children = Path(f"/proc/self/task/{os.getpid()}/children")
-        with contextlib.suppress(OSError):
-            for pid in map(int, children.read_text().split()):
-                if pid not in self.workers:
+        while strays := [pid for pid in children_of(os.getpid()) if pid not in self.workers]:
+            for pid in strays:  # those that they leave come to us in turn
+                with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
 
     def end_everything(self) -> None:
         for pid in self.workers:
@@ -189,6 +189,15 @@ class Zygote:
         if os.getppid() != self.parent:
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def children_of(pid: int) -> list[int]:
+    """The process ids of the children of a process; none where the system does not tell (not Linux)."""
+    found = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    return found
 
 
 def function_named(entry: str) -> Callable:

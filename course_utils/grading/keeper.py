@@ -20,10 +20,17 @@ from pathlib import Path
 
 import psutil
 
-from course_utils.cluster.zygote import PR_SET_CHILD_SUBREAPER, die_with_parent, function_named, prctl
+from course_utils.cluster.zygote import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    children_of,
+    die_with_parent,
+    function_named,
+    prctl,
+)
 from course_utils.grading import sandbox
 from course_utils.grading.model import Ended, Raw
-from course_utils.grading.sandbox import KINDS, NAMESPACES, NO_PROC, RULES, Ends, Limits
+from course_utils.grading.sandbox import NAMESPACES, NO_PROC, RULES, Ends, Limits
 
 TICK = 0.02  # seconds between two looks
 SETUP_DEADLINE = 60  # seconds until an answer is sealed in, on a very busy machine
@@ -56,37 +63,36 @@ def serve(channel_fd: int) -> None:
 def keep(order: dict, caller: int) -> Raw:
     """What became of the job in `order`; ends it when the connection to the `caller` breaks."""
     limits = Limits(**order["limits"])
-    means = order["means"]
+    kind = order["kind"]
     try:
         sys.modules["__main__"] = type(sys)("__main__")
         function = function_named(order["entry"])(order["job"])
         _one_thread()
-        cell = (_Namespaces if means in (NAMESPACES, NO_PROC) else _Group)(function, limits, means)
+        cell = (_Namespaces if kind in (NAMESPACES, NO_PROC) else _Group)(
+            function, limits, kind, order["grader"]
+        )
     except BaseException:
-        return Raw(Ended.BROKEN, printed=traceback.format_exc()[-PRINTED:], means=means)
+        return Raw(Ended.BROKEN, printed=traceback.format_exc()[-PRINTED:], means=kind)
     try:
         return _Watch(cell, limits, caller).raw()
     finally:
         cell.clear_away()
 
 
-def strongest() -> str:
-    """The first of KINDS in which a job that does nothing comes to its end; the last one if none does."""
-    for means in KINDS:
-        pid = os.fork()
-        if pid == 0:
-            os._exit(0 if _works(means) else 1)
-        if os.waitpid(pid, 0)[1] == 0:
-            return means
-    return KINDS[-1]
-
-
-def _works(means: str) -> bool:
-    with contextlib.suppress(BaseException):
-        caller, kept = os.pipe()
-        order = {"entry": f"{__name__}:nothing", "job": {}, "limits": asdict(Limits()), "means": means}
-        return keep(order, caller).ended == Ended.FINISHED and kept >= 0
-    return False
+def trial(kind: str) -> int:
+    """The exit code that says whether a job that does nothing comes to its end; prints what was met."""
+    caller, kept = os.pipe()
+    order = {
+        "entry": f"{__name__}:nothing",
+        "job": {},
+        "limits": asdict(Limits()),
+        "kind": kind,
+        "grader": os.getpid(),
+    }
+    raw = keep(order, caller)
+    os.close(kept)
+    print(raw.means if raw.ended is Ended.FINISHED else raw.printed)
+    return 0 if raw.ended is Ended.FINISHED else 1
 
 
 def nothing(job: dict):
@@ -121,13 +127,13 @@ class _Pipes:
 class _Namespaces:
     """An answer in namespaces of its own: its first process dies, and all are dead."""
 
-    words = "own namespaces for users, processes, files, network; limits"
+    words = "namespaces of its own for users, processes, files and network"
 
-    def __init__(self, function, limits: Limits, means: str):
+    def __init__(self, function, limits: Limits, kind: str, grader: int):
         self.pipes = _Pipes()
-        self.has_proc, self.proc = means == NAMESPACES, None
+        self.has_proc, self.proc = kind == NAMESPACES, None
         if not self.has_proc:
-            self.words += "; no /proc"
+            self.words += ", without /proc"
         user = sandbox.new_namespaces()
         die_with_parent()
         self.pid = sandbox.start_init(function, self.pipes.far, limits, user, self.has_proc)
@@ -162,18 +168,19 @@ class _Namespaces:
 class _Group:
     """An answer without namespaces. It is found by descent, for on Linux orphans become our children."""
 
-    words = "own process group and folder; limits; the network is open"
+    words = "a process group and a folder of its own; without namespaces, the network can be reached"
 
-    def __init__(self, function, limits: Limits, means: str):
+    def __init__(self, function, limits: Limits, kind: str, grader: int):
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        self.kin = _descendants if means == RULES else _Kin()
+        prctl(PR_SET_PDEATHSIG, 0)  # only we can end them all: we go when the grader has gone, and after that
+        self.kin = _descendants if kind == RULES else _Kin()
         self.pipes = _Pipes()
-        self.folder = tempfile.mkdtemp(prefix=f"course-run-{os.getppid()}-")
+        self.folder = tempfile.mkdtemp(prefix=f"course-run-{grader}-")
         user = sandbox.user_without_namespaces()
         if user != os.geteuid():
             os.chown(self.folder, user, user)
         self.code = None
-        self.pid = sandbox.start_alone(function, self.pipes.far, limits, user, self.folder, means == RULES)
+        self.pid = sandbox.start_alone(function, self.pipes.far, limits, user, self.folder, kind == RULES)
         self.pipes.let_go()
 
     def built(self) -> None:
@@ -235,14 +242,9 @@ class _Process:
 
 
 def _descendants(pid: int) -> list[int]:
-    found, todo = [], [pid]
-    while todo:
-        parent = todo.pop()
-        with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{parent}/task"):
-                children = Path(f"/proc/{parent}/task/{task}/children").read_text().split()
-                todo += map(int, children)
-                found += map(int, children)
+    found = children_of(pid)
+    for child in found:  # the list grows as it is read
+        found += children_of(child)
     return found
 
 
@@ -253,11 +255,14 @@ class _Kin:
         self.seen: dict[int, psutil.Process] = {}
 
     def __call__(self, pid: int) -> list[int]:
-        known = [process for process in self.seen.values() if _lives(process)]
-        for process in [psutil.Process(pid), *known]:
-            with contextlib.suppress(psutil.Error):
-                known += process.children(recursive=True)
-        self.seen = {process.pid: process for process in known if _lives(process)}
+        everybody = list(psutil.process_iter(["ppid"]))
+        ours = {pid} | {seen.pid for seen in self.seen.values() if _lives(seen)}
+        before = 0
+        while before != len(ours):
+            before = len(ours)
+            ours |= {process.pid for process in everybody if process.info["ppid"] in ours}
+        self.seen = {process.pid: process for process in everybody if process.pid in ours - {pid}}
+        self.seen = {number: process for number, process in self.seen.items() if _lives(process)}
         return list(self.seen)
 
 
@@ -306,7 +311,7 @@ class _Watch:
             code=None if self.stopped else self.code,
             seconds=seconds,
             memory=self.peak,
-            means=f"{self.cell.words}; {self.held_by}" if self.held_by else self.cell.words,
+            means=f"{self.cell.words}; {self.held_by}",
         )
 
     def _listen(self) -> None:

@@ -29,8 +29,8 @@ class Runner:
 
     entry: the function "module:function" that is called with a job before the sandbox is closed, and returns
     the function without arguments that is called inside and returns the text that comes back. It may not use
-    a device. means: a kind of sandbox by name, instead of the strongest that this machine offers.
-    start_method: "fork" or "spawn", as for clusters.
+    a device. kind: one of sandbox.KINDS, instead of the strongest that this machine offers. start_method:
+    "fork" or "spawn", as for clusters. `means` says in words what answers are kept apart by.
     """
 
     def __init__(
@@ -38,11 +38,12 @@ class Runner:
         jobs: int = 2,
         limits: Limits | None = None,
         entry: str = PREPARE,
-        means: str | None = None,
+        kind: str | None = None,
         start_method: str | None = None,
     ):
-        self.limits, self.entry, self.means = limits or Limits(), entry, means
+        self.limits, self.entry, self.kind, self.means = limits or Limits(), entry, kind, kind or ""
         self.start_method = start_method or default_method()
+        self.preload = PRELOAD  # what the warm process imports
         self._at_once = threading.BoundedSemaphore(jobs)
         self._lock = threading.Lock()
         self._pool: Pool | None = None
@@ -50,7 +51,8 @@ class Runner:
 
     def __enter__(self) -> "Runner":
         self._closed = False
-        self.means = self.means or sandbox.strongest()
+        if self.kind is None:
+            self.kind, self.means = sandbox.strongest()
         if self.start_method == "fork":
             self._warm_process()
         return self
@@ -72,7 +74,8 @@ class Runner:
         Never raises for anything that an answer does. ClusterError where the warm process does not start.
         """
         limits = replace(self.limits, seconds=seconds or self.limits.seconds)
-        order = {"entry": self.entry, "job": job, "limits": asdict(limits), "means": self.means}
+        order = {"entry": self.entry, "job": job, "limits": asdict(limits), "kind": self.kind}
+        order["grader"] = os.getpid()
         with self._at_once:
             for _ in range(TRIES):
                 raw = self._try(json.dumps(order).encode(), limits.seconds)
@@ -117,7 +120,9 @@ class Runner:
             if self._pool is None or not self._pool.usable():
                 if self._pool is not None:
                     self._pool.close()
-                self._pool = Pool(sandbox.warm_environment(), PRELOAD, KEEPER)
+                # The entry's own imports too: else every answer would pay for them.
+                preload = [*self.preload, self.entry.partition(":")[0]]
+                self._pool = Pool(sandbox.warm_environment(), preload, KEEPER)
             self._pool.wait_until_warm()
             return self._pool
 

@@ -31,6 +31,7 @@ from pathlib import Path
 
 from course_utils.cluster import pool
 from course_utils.cluster.zygote import die_with_parent
+from course_utils.errors import GradingError
 from course_utils.grading import landlock, linux, syscalls
 
 # The strongest first. The third is Linux where namespaces are refused, the last is what other systems have.
@@ -115,19 +116,31 @@ def warm_environment() -> dict[str, str]:
     return ENVIRONMENT | {"HOME": "/", "KERAS_HOME": os.path.join(os.devnull, "keras")}
 
 
-def strongest() -> str:
-    """The name of the strongest kind of sandbox that this machine offers, of KINDS: each is tried."""
-    command = [sys.executable, "-c", _TRY, json.dumps(sys.path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TRY_DEADLINE, cwd="/")
-    said = done.stdout.strip()
-    return said if said in KINDS else KINDS[-1]
+def means() -> str:
+    """In words, how answers are kept apart on this machine."""
+    return strongest()[1]
+
+
+def strongest() -> tuple[str, str]:
+    """The strongest kind of sandbox that this machine offers, of KINDS, and what it is made of: it is tried.
+
+    Raises GradingError where none works.
+    """
+    said = []
+    for kind in KINDS if sys.platform == "linux" else KINDS[-1:]:
+        command = [sys.executable, "-c", _TRY, json.dumps(sys.path), kind]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TRY_DEADLINE, cwd="/")
+        if done.returncode == 0:
+            return kind, done.stdout.strip()
+        said.append(f"{kind}: {(done.stdout + done.stderr).strip()[-300:]}")
+    raise GradingError("No sandbox can be made on this machine.", cause=" · ".join(said))
 
 
 _TRY = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from course_utils.grading import keeper
-print(keeper.strongest())
+sys.exit(keeper.trial(sys.argv[2]))
 """
 
 
@@ -222,7 +235,7 @@ def _seal(ends: Ends, limits: Limits, user: int, folder: str, rules: bool = True
     _close_others(ends)
     _take_place(folder, user)
     set_limits(limits)
-    held_by = _confine(folder) if rules else []
+    held_by = ["limits", *(_confine(folder) if rules else [])]
     if pool.default_method() == "fork":
         pool.adopt_fork()
     _say(ends.status, "started " + ", ".join(held_by))
@@ -280,6 +293,7 @@ def _take_place(folder: str, user: int) -> None:
         linux.prctl(linux.PR_SET_DUMPABLE, 1)  # so that the keeper can measure it
     elif os.geteuid() == 0:
         os.setuid(user)
+    die_with_parent()  # the kernel forgets it when the user changes
     os.chdir(folder)
     os.umask(0o077)
     temporary = os.path.join(folder, "tmp")

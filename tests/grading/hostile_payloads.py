@@ -342,3 +342,18 @@ def write_to_the_pipes():
         with contextlib.suppress(OSError):
             os.write(fd, len(forged).to_bytes(8, "big") + forged)
     os._exit(0)
+
+
+def leave_a_daemon_and_loop():
+    leave_a_daemon("alive")
+    loop()
+
+
+def kill_its_parents():
+    """Whoever is above it, where it can see them."""
+    parent = os.getppid()
+    while parent > 1:
+        stat = Path(f"/proc/{parent}/stat").read_text()
+        os.kill(parent, signal.SIGKILL)
+        parent = int(stat.rpartition(")")[2].split()[1])
+    return "killed"

@@ -1,6 +1,12 @@
-"""What the tests of the sandbox run inside it."""
+"""What honest answers need of the sandbox."""
 
 import json
+import multiprocessing
+import os
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
 
 
 def prepare(job):
@@ -9,5 +15,56 @@ def prepare(job):
     return lambda: json.dumps(function(*job.get("arguments", ())))
 
 
+def prepare_badly(job):
+    raise ValueError("the lesson is broken")
+
+
+def prepare_with_threads(job):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    return str
+
+
 def add(a, b):
     return a + b
+
+
+def print_and_raise():
+    print("first words")
+    raise ValueError("no")
+
+
+def use_folders():
+    """Names of what it made: here, in the temporary folder, and a folder of its own."""
+    Path("here").write_text("x")
+    with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile() as file:
+        inside = [Path(name).is_relative_to(os.environ["TMPDIR"]) for name in (folder, file.name)]
+    return [os.listdir(os.getcwd()).count("here"), *inside, os.path.expanduser("~") == os.getcwd()]
+
+
+def start_programs():
+    done = subprocess.run(["/bin/sh", "-c", "echo $HOME; exit 3"], capture_output=True, text=True)
+    return [done.stdout.strip() == os.getcwd(), done.returncode]
+
+
+def use_processes():
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return pool.map(abs, [-1, -2, -3])
+
+
+def count_its_processes():
+    return len([name for name in os.listdir("/proc") if name.isdigit()])
+
+
+def sum_over_workers(workers):
+    import course_utils as cu
+
+    def total():
+        import tensorflow as tf
+
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        ones = strategy.run(tf.function(lambda: tf.constant(1.0)))
+        return float(strategy.reduce("SUM", ones, axis=None))
+
+    started = os.environ["TMPDIR"]
+    sums = cu.LocalCluster(workers=workers, output="quiet").run(total)
+    return [*sums, os.listdir(started)]
