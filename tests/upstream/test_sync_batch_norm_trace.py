@@ -15,6 +15,7 @@ devices.simulate(4)
 
 def gradient_of_a_synchronised_layer(mended):
     """(gradient of gamma on two replicas, how many walks tracing it took)."""
+    tf.compat.v1.reset_default_graph()  # an earlier test may have left variables, for which TensorFlow walks
     strategy = devices.mirrored(2)
     with strategy.scope():
         layer = keras.layers.BatchNormalization(synchronized=True)
