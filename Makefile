@@ -17,7 +17,7 @@ if not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip
 endef
 export FIT
 
-.PHONY: run test lab notebooks bench setup
+.PHONY: run test lab notebooks bench grade-demo setup
 .DEFAULT_GOAL := run
 
 setup: $(READY)
@@ -47,3 +47,7 @@ notebooks: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m tests.benchmarks
+
+# A class of 100 that never was, graded, and its gradebook checked; the pages are in build/grade-demo/grades.
+grade-demo: $(READY)
+	@$(BIN)/python -m course_utils.grading.demo build/grade-demo

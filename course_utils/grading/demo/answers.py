@@ -73,7 +73,8 @@ def _variants(bodies, outcome) -> Iterator[Variant]:
 def _cell(exercise_id, body):
     """The source of the answer cell: whole, or the body of the function that the exercise asks for."""
     body = textwrap.dedent(body).strip("\n")
-    if "def " + SIGNATURES[exercise_id].partition("(")[0] in body or "= lambda" in body:
+    name = SIGNATURES[exercise_id].partition("(")[0]
+    if f"def {name}" in body or body.startswith(f"{name} = "):
         return body
     return f"def {SIGNATURES[exercise_id]}:\n{textwrap.indent(body, '    ')}"
 

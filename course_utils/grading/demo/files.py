@@ -126,9 +126,11 @@ FORMS: dict[str, Callable[[dict], bytes]] = {
     "cut off": _cut_off,
     "an empty file": lambda lesson: b"",
     "a renamed PDF": lambda lesson: b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n",
-    "not JSON": lambda lesson: b"<html><body>Log in to see this page</body></html>",
+    "a web page": lambda lesson: b"<html><body>Log in to see this page</body></html>",
+    "no notebook": lambda lesson: b"\0",
 }
-UNREADABLE = ("cut off", "an empty file", "a renamed PDF", "not JSON")
+NOTHING = "no notebook"
+UNREADABLE = ("cut off", "an empty file", "a renamed PDF", "a web page", NOTHING)
 
 
 def zipped(files: list[File]) -> bytes:

@@ -10,7 +10,7 @@ ODD = (
     "=SUM(A1:A9)",
     "-rf",
     "Jean-Luc  d'Arc & Söhne",
-    "<b>Bold</b> Name",
+    "<b>Bold<b> Name",
     "100% José",
     "Nguyễn Thị Minh Khai",
     "A",
@@ -21,4 +21,4 @@ ODD = (
 _FIRST = "Amara Bilal Chiara Dmitri Elif Farid Greta Hiro Ines Jonas Kofi Leila Mateo Nadia Oskar Priya Quang"
 _LAST = "Abara Becker Costa Dlamini Eriksen Fuentes"
 
-NAMES = (*ODD, *(f"{first} {last}" for last in _LAST.split() for first in _FIRST.split()))
+NAMES = tuple(f"{first} {last}" for last in _LAST.split() for first in _FIRST.split())

@@ -1,19 +1,24 @@
 """Who hands in what, in which form and which way, and what has to come of it."""
 
+import csv
 import random
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from course_utils.exercises import catalogue
+from course_utils.grading import overrides
 from course_utils.grading.demo import answers, files
 from course_utils.grading.demo.answers import SIGNATURES, UNTOUCHED, Variant
 from course_utils.grading.demo.files import File
-from course_utils.grading.demo.names import NAMES
+from course_utils.grading.demo.names import NAMES, ODD
 
 SIZE = 100
 ENDLESS = 2  # each costs its whole time limit
+LATE_POLICY = "10% per day"  # and Canvas does not tell more than that it is late: a day, at least
+BY_HAND = "04.l2_loss"
+COMMENT = "One point: the idea is right, see my note in the lab.\nThe next one will be yours."
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,7 @@ class Planned:
     form: str
     way: str
     number: int
+    by_hand: float | None = None  # points for BY_HAND
 
     @property
     def readable(self) -> bool:
@@ -39,19 +45,24 @@ class Planned:
 
     @property
     def points(self) -> float:
-        """What has to be earned."""
+        """What has to be earned, late as it may be."""
         passed = [key for key, (outcome, _) in self.outcomes.items() if outcome == answers.PASSED]
-        return float(sum(catalogue.find(key).points for key in passed))
+        earned = sum(catalogue.find(key).points for key in passed) + (self.by_hand or 0.0)
+        return round(earned * (0.9 if self.way == LATE else 1.0), 2)
 
     @property
     def status(self) -> str:
         """What the gradebook has to say besides."""
+        if self.form == files.NOTHING:
+            return "nothing handed in"
         return "graded" if self.readable else "unreadable"
 
     @property
     def look(self) -> bool:
         """Whether the class page has to ask for a look by hand."""
-        return not self.readable or any(variant.look for variant in self.written.values())
+        if not self.readable:
+            return self.form != files.NOTHING
+        return any(variant.look for variant in self.written.values())
 
 
 def plan(seed: int = 4) -> list[Planned]:
@@ -60,18 +71,21 @@ def plan(seed: int = 4) -> list[Planned]:
     readable = [form for form in files.FORMS if form not in files.UNREADABLE]
     forms = _mostly("as saved", readable * 2, SIZE - len(files.UNREADABLE), chance)
     written = [*_written(len(forms), chance), *_written(len(files.UNREADABLE), chance)]
-    ways = _mostly("folder", [*WAYS] * 5, SIZE, chance)
+    ways = [*_mostly("folder", [*WAYS] * 5, SIZE - 1, chance), "folder"]  # the last has nothing in it
     rows = [*zip(written, [*forms, *files.UNREADABLE], ways, strict=True)]
     chance.shuffle(rows)
-    names = chance.sample(NAMES, SIZE)
-    return [
+    names = [*ODD, *chance.sample(NAMES, SIZE - len(ODD))]
+    chance.shuffle(names)
+    planned = [
         Planned(SHOWN.get(row[2], str)(name), *row, number)
         for number, (name, row) in enumerate(zip(names, rows, strict=True))
     ]
+    return [replace(one, by_hand=1.0) if one.number in _helped(planned) else one for one in planned]
 
 
 def write(planned: Iterable[Planned], folder: Path) -> None:
-    """Write what the students hand in below `folder`."""
+    """Write what the students hand in below `folder`, and what is given by hand into a file beside it."""
+    planned = list(planned)
     archives: dict[str, list[File]] = {}
     for one in planned:
         source = {key: variant.source for key, variant in one.written.items()}
@@ -79,6 +93,20 @@ def write(planned: Iterable[Planned], folder: Path) -> None:
         archives.setdefault(archive, []).append(file)
     files.write(archives.pop("", []), folder)
     files.write([File(name, files.zipped(inside)) for name, inside in archives.items()], folder)
+    with by_hand_file(folder).open("w", encoding="utf-8", newline="") as file:
+        rows = [[one.student, BY_HAND, one.by_hand, COMMENT] for one in planned if one.by_hand is not None]
+        csv.writer(file).writerows([overrides.COLUMNS, *rows])
+
+
+def by_hand_file(folder: Path) -> Path:
+    """Where the points by hand stand."""
+    return folder.with_name("by_hand.csv")
+
+
+def _helped(planned) -> list[int]:
+    """The two students who get a point by hand: wrong with a known mistake, and plainly handed in."""
+    plain = (one for one in planned if one.way == "folder" and one.form == "as saved")
+    return [one.number for one in plain if one.written[BY_HAND].mistake][:2]
 
 
 def _written(size, chance) -> list[dict[str, Variant]]:
@@ -111,7 +139,8 @@ def _mostly(usual, others, size, chance) -> list[str]:
 
 
 def _folder(one: Planned, data: bytes):
-    return File(f"{one.student}/{files.NAME}", data), ""
+    name = ".DS_Store" if one.form == files.NOTHING else files.NAME
+    return File(f"{one.student}/{name}", data), ""
 
 
 def _flat(one, data):
@@ -151,6 +180,7 @@ def _as_canvas_writes(name: str) -> str:
     return re.sub(r"[^\w]", "", "".join([last, *first])).lower()
 
 
+LATE = "Canvas, late"
 WAYS: dict[str, Callable[[Planned, bytes], tuple[File, str]]] = {
     "folder": _folder,
     "flat": _flat,
@@ -158,7 +188,7 @@ WAYS: dict[str, Callable[[Planned, bytes], tuple[File, str]]] = {
     "Moodle": _moodle,
     "nbgrader": _nbgrader,
     "Canvas": _canvas,
-    "Canvas, late": _canvas_late,
+    LATE: _canvas_late,
     "Canvas, zipped": _canvas_zip,
 }
-SHOWN = dict.fromkeys(("Canvas", "Canvas, late", "Canvas, zipped"), _as_canvas_writes)
+SHOWN = dict.fromkeys(("Canvas", LATE, "Canvas, zipped"), _as_canvas_writes)
