@@ -165,12 +165,13 @@ def _with_the_end(first, cell):
     """Both cells as one, if the second only makes sense as the end of the first; else None."""
     if cell.tree is not None or not _begins_indented(cell.source) or first.pieces == MAX_PIECES:
         return None
-    if cell.marked not in (None, first.marked):
+    if len({first.marked, cell.marked} - {None}) > 1:
         return None
     note = f"Cell {cell.number} was read as the end of cell {first.number}."
     notes = (*first.notes, *cell.notes, note)
     source = f"{first.source}\n{cell.source}"
-    both = replace(first, source=source, notes=notes, pieces=first.pieces + 1)
+    marked = first.marked or cell.marked
+    both = replace(first, source=source, marked=marked, notes=notes, pieces=first.pieces + 1)
     return both if both.tree is not None else None
 
 

@@ -131,7 +131,8 @@ def _what_is_no_json(text, error):
         return f"This is no notebook: the text does not begin like one. {filekinds.DOWNLOAD}"
     if re.search(r"^(<{7}|>{7}|={7})( |$)", text, re.MULTILINE):
         return f"The file holds marks of a Git merge that was not finished (<<<<<<<). Finish it. {SAVE_AGAIN}"
-    if error.pos >= len(text.rstrip()) - 1 or error.msg.startswith("Unterminated string"):
+    end = text.rstrip()
+    if error.pos >= len(end) or not end.endswith(("}", "]")):
         return f"The file breaks off after {len(text):,} characters: its end is missing. {SAVE_AGAIN}"
     return f"The file is damaged at line {error.lineno}, column {error.colno}. {SAVE_AGAIN}"
 
