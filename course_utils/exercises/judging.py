@@ -182,8 +182,9 @@ def _unexplained(exercise, record, expected):
         told = f"{record['type']}: {record['message']}" if record["message"] else record["type"]
         return f"An error stopped your answer. {told}", _after_an_error(exercise, record["message"])
     if record["kind"] == "timed out":
+        seconds = round(record["seconds"], 2)
         return (
-            f"Your answer had not come to its end after {round(record['seconds'], 2):g} seconds and was stopped.",
+            f"Your answer had not come to its end after {seconds:g} seconds and was stopped.",
             "Look for a loop whose condition never changes, or a wait for something that never comes.",
         )
     return record.get("message", NOTHING["message"]), hint

@@ -80,7 +80,7 @@ class Examination:
         new = {}
         for exercise_id, answer in wanted:
             key = self._key(exercise_id, answer)
-            if key not in self._results and key not in new and not self._take(exercise_id, key):
+            if key not in self._results and not self._take(exercise_id, key):
                 new[key] = (exercise_id, answer)
         if new:
             self._examine_new(new)

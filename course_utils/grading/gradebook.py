@@ -69,17 +69,16 @@ def lacks_points(result: Result) -> bool:
 def summary(graded: Graded) -> list[str]:
     """A line an exercise, and one on lateness, in words."""
     lines = [_line(result) for result in graded.results]
-    if graded.penalty and graded.total is None:
+    if graded.penalty:
         lines.append(f"Late by {number(graded.days_late)} days: {number(graded.penalty)} points less.")
     return lines + ([graded.comment] if graded.comment else [])
 
 
 def _row(graded):
     points = ["" if lacks_points(result) else number(result.points) for result in graded.results]
-    late = number(graded.penalty) if graded.total is None else "0"
     return [
         *(graded.key, graded.student, *points),
-        *(late, _total(graded), number(graded.possible), graded.status, graded.comment),
+        *(number(graded.penalty), _total(graded), number(graded.possible), graded.status, graded.comment),
     ]
 
 

@@ -134,7 +134,7 @@ class Graded:
     notes: tuple[str, ...] = ()
     ids: dict[str, str] = field(default_factory=dict)
     days_late: float = 0.0
-    penalty: float = 0.0  # points taken off for being late
+    penalty: float = 0.0  # points taken off for being late; none where the total is by hand
     total: float | None = None  # by hand, from overrides.csv: stands as it is
     comment: str = ""
     seconds: float = 0.0

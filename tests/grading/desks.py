@@ -41,6 +41,7 @@ class FakeDesk:
             mistake="a mistake" if outcome == "failed" else None,
             message=f"You wrote {source!r}.",
             source=source,
+            notes=answer.notes if answer else (),
         )
 
 

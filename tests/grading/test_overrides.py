@@ -139,6 +139,7 @@ def run(tmp_path):
         batch = batches.grade_submissions(submissions, tmp_path / "out", options, desk.open)
         return batch.graded[0].earned
 
+    grade.told = lambda: (tmp_path / "out" / "moodle.csv").read_text()
     grade.desk, grade.own = desk, tmp_path / "out" / "overrides.csv"
     return grade
 
@@ -153,8 +154,10 @@ def test_the_first_run_writes_a_template_and_what_is_filled_in_counts_from_then_
 
 def test_a_total_by_hand_stands_as_it_is_and_lateness_takes_nothing_off(run):
     run()
+    assert "Late by 2.5 days" in run.told()
     run.own.write_text(HEADER + "ada,,3,Agreed\n")
     assert run() == 3.0
+    assert "Late" not in run.told() and "Agreed" in run.told()
 
 
 def test_a_file_elsewhere_is_remembered_and_missed_when_it_is_gone(run, tmp_path):
