@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from rich.console import Console
@@ -17,6 +18,7 @@ from course_utils.grading import pages, report, store
 from course_utils.grading.examination import Stopped
 from course_utils.grading.model import UNGRADED, Answer, Notebook, Submission
 from course_utils.grading.options import Options, cores, size, words
+from tests.grading import notebooks
 from tests.grading.desks import FakeDesk, handed_in
 
 LOSS, L2, UNEVEN = "04.compute_loss", "04.l2_loss", "04.uneven_batch"
@@ -393,6 +395,19 @@ def test_notes_stay_with_the_student_that_they_are_about(run, desk):
     a, b = run(submissions, only=(LOSS,)).graded
     assert len(desk.examined) == 1
     assert a.results[0].notes == ("A magic was left out.",) and b.results[0].notes == ()
+
+
+def test_lateness_is_counted_from_when_it_was_due(desk, tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "open_desk", desk.open)
+    for student, handed in (("ada", "2026-11-30 11:00:00 UTC"), ("grace", "2026-12-02 11:00:00 UTC")):
+        folder = tmp_path / "submitted" / student
+        notebooks.write(folder, "ps4", {LOSS: "right", L2: "right"})
+        (folder / "ps4" / "timestamp.txt").write_text(handed)
+    due = datetime(2026, 11, 30, 12, tzinfo=UTC)
+    options = Options(seed=7, late_policy="10% per day", due=due)
+    batch = batches.grade(tmp_path / "submitted", tmp_path / "out", options)
+    totals = {graded.student: (graded.earned, graded.penalty) for graded in batch.graded}
+    assert totals == {"ada": (4.0, 0.0), "grace": (3.2, 0.8)}
 
 
 # What it is told --------------------------------------------------------------------------------------------
