@@ -142,7 +142,8 @@ class _Namespaces:
     def built(self) -> None:
         """Its root stands: look through its own table of processes from now on."""
         if self.has_proc:
-            self.proc = os.open(f"/proc/{self.pid}/root/proc", os.O_RDONLY | os.O_DIRECTORY)
+            table = Path("/proc", str(self.pid), "root", "proc")
+            self.proc = os.open(table, os.O_RDONLY | os.O_DIRECTORY)
 
     def processes(self) -> list["_Process"]:
         """All but the first."""

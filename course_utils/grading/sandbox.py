@@ -111,9 +111,13 @@ def user_without_namespaces() -> int:
 
 
 def warm_environment() -> dict[str, str]:
-    """That of the process which all answers are forked from: nothing in it that an answer may not read."""
-    # Keras looks for settings in its home and makes a folder there: it gets one that is none.
-    return ENVIRONMENT | {"HOME": "/", "KERAS_HOME": os.path.join(os.devnull, "keras")}
+    """That of the process which all answers are forked from: nothing in it that an answer may not read.
+
+    Answers get an environment of their own; this one they could still find in /proc.
+    """
+    places = {name: os.environ[name] for name in ("HOME", "MPLCONFIGDIR", "TMPDIR") if name in os.environ}
+    # Keras reads settings in its home, the instructor's, and makes a folder there: it gets one that is none.
+    return ENVIRONMENT | places | {"KERAS_HOME": os.path.join(os.devnull, "keras")}
 
 
 def means() -> str:
