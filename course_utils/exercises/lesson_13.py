@@ -1,6 +1,8 @@
 """The exercises of lesson 13: send less and lose nothing, share out by speed, rates that differ."""
 
 import contextlib
+import random
+from unittest import mock
 
 import numpy as np
 
@@ -14,18 +16,19 @@ class _Waiting(BaseException):
     """A worker has come to a meeting that not all others have reached yet."""
 
 
-def together(workers):
+def together(workers, luck=0):
     """What each function in `workers` returns, each called with a `meet(value)` that gives all values.
 
     A worker runs until it comes to a meeting whose values are not all known. When all wait at the same one,
-    it is known, and all start again. None where some wait for one that has left.
+    it is known, and all start again, with the same `luck` in what they draw. None where some wait for one
+    that has left.
     """
     known = []
     while len(known) < 20:
         waiting, results = [], []
-        for worker in workers:
-            with contextlib.suppress(_Waiting):
-                results.append(worker(_meeting(known, waiting)))
+        for number, worker in enumerate(workers):
+            with contextlib.suppress(_Waiting), _the_same_luck([luck, number]):
+                results.append(worker(_meeting(known, waiting, number)))
         if not waiting:
             return results
         if results:
@@ -34,18 +37,47 @@ def together(workers):
     return None
 
 
-def _meeting(known, waiting):
+def _meeting(known, waiting, worker):
     """The `meet` of one worker: gives what is known, else notes the value and waits."""
     turn = iter(range(20))
 
     def meet(value):
         place = next(turn, 20)
         if place < len(known):
+            if not _equal(known[place][worker], value):
+                raise returned.Unusable(
+                    "Your answer does something else when it is called again with the same arguments, so it "
+                    "cannot be checked. If it draws at random, make the generator inside it."
+                )
             return known[place]
         waiting.append(value)
         raise _Waiting
 
     return meet
+
+
+@contextlib.contextmanager
+def _the_same_luck(seed):
+    """Inside, what is drawn at random comes out the same each time that the worker starts again."""
+    make, state, states = np.random.default_rng, np.random.get_state(), random.getstate()
+    np.random.seed(seed)
+    random.seed(str(seed))
+
+    def default_rng(given=None):
+        return make(np.random.randint(2**31) if given is None else given)
+
+    try:
+        with mock.patch.object(np.random, "default_rng", default_rng):
+            yield
+    finally:
+        np.random.set_state(state)
+        random.setstate(states)
+
+
+def _equal(one, other):
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(np.array_equal, one, other))
+    return np.array_equal(one, other)
 
 
 # 13.compress ------------------------------------------------------------------------------------------
@@ -118,7 +150,7 @@ def _one_exchange(answer, gradients, left, budget, sent):
 
         return call
 
-    return together([worker(*mine) for mine in zip(gradients, left, strict=True)])
+    return together([worker(*mine) for mine in zip(gradients, left, strict=True)], luck=len(sent))
 
 
 def _message(message):
@@ -172,6 +204,8 @@ def _twice_in_words(answer, size, budget):
     total, kept = (float(part[3]) for part in results[0])
     if abs(kept - 20) < 0.3 and abs(total) < 0.3:
         return SWAPPED
+    if abs(total + sum(float(left[3]) for _, left in results) - 20) < 0.3:  # what is not sent is kept
+        return "added up"
     known = (("added up", 20), ("counted once", 8), ("counted once", 12), ("not there", 0), ("averaged", 10))
     for words, value in known:
         if abs(total - value) < 0.3:
@@ -189,7 +223,7 @@ def _kept_in_words(left, totals, everything, last):
     never = (totals == 0) & (np.abs(left).max(axis=0) > 2 * usual)
     if not left.any():
         return "nothing"
-    if not never.any():
+    if never.mean() < 0.03:  # who draws the places may not have come to each of them yet
         return LATER
     if not totals.any():
         return "is never sent"
@@ -315,6 +349,20 @@ def with_long_places(gradient, left, budget, meet):
 
 def one_at_a_time(gradient, left, budget, meet):
     return _top_k(gradient, left, 8, meet)
+
+
+def drawn_at_random(gradient, left, budget, meet, make=lambda: np.random.default_rng()):
+    """Random-k with what is left kept: another right answer (Stich et al., arXiv:1809.07599)."""
+    count, size = budget // 8, len(gradient)
+
+    def choose(wanted, gradient, budget):
+        return make().choice(size, count, replace=False).astype(np.int32)
+
+    return _top_k(gradient, left, budget, meet, choose=choose)
+
+
+def the_same_places_every_time(gradient, left, budget, meet):
+    return drawn_at_random(gradient, left, budget, meet, make=lambda: np.random.default_rng(0))
 
 
 def averages(gradient, left, budget, meet):
@@ -481,21 +529,34 @@ COMPRESS = Exercise(
             try_this="Choose by `np.abs(wanted)`, and send `wanted` with its sign.",
         ),
         Mistake(
-            "the smallest",
-            _bent(
-                choose=lambda wanted, gradient, budget: np.argsort(np.abs(wanted), kind="stable")[
-                    : budget // 8
-                ].astype(np.int32)
-            ),
-            went_wrong="The numbers that you send are the smallest; the large ones pile up.",
-            try_this="`np.argsort` sorts upwards: the largest are the last.",
-        ),
-        Mistake(
             "chosen before the rest was added",
             _bent(choose=lambda wanted, gradient, budget: _top(gradient, budget)),
             went_wrong="You choose the places by this step's gradient alone. A number that is small in every "
             "step is never chosen, however much of it has piled up.",
             try_this="Choose by `gradient + left`.",
+        ),
+        Mistake(
+            "the same places every time",
+            _bent(
+                choose=lambda wanted, gradient, budget: np.argsort(np.abs(wanted), kind="stable")[
+                    : budget // 8
+                ].astype(np.int32)
+            ),
+            variants=[
+                the_same_places_every_time,
+                _bent(choose=lambda wanted, gradient, budget: np.arange(budget // 8, dtype=np.int32)),
+            ],
+            recognises=lambda cases, seen, expected: all(
+                one.get(KEPT) == "some of it is never sent"
+                and (one[BYTES], one[SAME]) == (WITHIN, "the same")
+                and abs(one[ARRIVED] - 1) < 1e-3
+                for one in seen
+            ),
+            went_wrong="Nothing is lost, but some places are never sent, however much piles up there: you "
+            "send the same ones again and again. (Who sends the *smallest* numbers does so too: what has "
+            "just been sent is small again.)",
+            try_this="Send the numbers of largest absolute value; `np.argsort` sorts upwards, so these are "
+            "the last.",
         ),
         Mistake(
             "the sign is lost",
@@ -543,7 +604,7 @@ COMPRESS = Exercise(
             try_this="Leave out the division.",
         ),
     ],
-    also_right=[eight_bits, by_partition, with_long_places, one_at_a_time],
+    also_right=[eight_bits, by_partition, with_long_places, one_at_a_time, drawn_at_random],
 )
 
 
@@ -974,14 +1035,15 @@ UPDATE_WITH_RATES = Exercise(
             try_this="One all-reduce, of a product.",
         ),
         Mistake(
-            "mean for sum",
+            "mean of the updates, or of the new weights",
             mean_of_updates,
             variants=[mean_of_models],
             went_wrong=lambda case, seen, expected: (
                 f"One model, but its steps are {len(case['rates'])} times too small: the gradients are parts "
-                "of a whole and are to be added up, not averaged."
+                "of a whole and are to be added up. A mean divides them by the workers, and the mean of the "
+                "new weights does so as well."
             ),
-            try_this='`all_reduce("SUM", …)`',
+            try_this='`all_reduce("SUM", …)` of what each is to subtract; the weight stays outside.',
         ),
         Mistake(
             "uphill",

@@ -453,6 +453,32 @@ def stopper(own=False, last=False, total=False, off=0, reduce=True, when=lambda 
     return train_until
 
 
+def takes_the_highest(run_epoch, mean_of_all, patience):
+    """As for an accuracy."""
+    best, since, epochs = -float("inf"), 0, 0
+    while since < patience:
+        mean = mean_of_all(run_epoch())
+        epochs += 1
+        since = 0 if mean > best else since + 1
+        best = max(best, mean)
+    return epochs
+
+
+def highest_by_a_list(run_epoch, mean_of_all, patience):
+    means = []
+    while not means or len(means) - 1 - int(np.argmax(means)) < patience:
+        means.append(mean_of_all(run_epoch()))
+    return len(means)
+
+
+def the_best_epoch(run_epoch, mean_of_all, patience):
+    return by_a_list(run_epoch, mean_of_all, patience) - patience
+
+
+def the_best_epoch_from_0(run_epoch, mean_of_all, patience):
+    return the_best_epoch(run_epoch, mean_of_all, patience) - 1
+
+
 def never_stops(run_epoch, mean_of_all, patience):
     while True:
         mean_of_all(run_epoch())
@@ -559,6 +585,26 @@ TRAIN_UNTIL = Exercise(
             ),
             went_wrong="The training goes on after many epochs in which the mean got worse and worse.",
             try_this="Count the epochs without a new best, and leave the loop when there are `patience`.",
+        ),
+        Mistake(
+            "the highest mean taken for the best",
+            takes_the_highest,
+            went_wrong=lambda case, seen, expected: (
+                f"You stop after {seen[EPOCHS][0]} epochs, because the mean was not *above* its highest. "
+                "That is right for an accuracy; a loss is better the lower it is."
+            ),
+            try_this="A new best is below the old one; begin with `float('inf')`.",
+            variants=[highest_by_a_list],
+        ),
+        Mistake(
+            "the best epoch, not all that were trained",
+            the_best_epoch,
+            went_wrong=lambda case, seen, expected: (
+                f"You train the right number of epochs, {expected[EPOCHS][0]}, but return "
+                f"{seen[EPOCHS][0]}: the number of the epoch with the lowest mean."
+            ),
+            try_this="Return how many epochs were trained, the last ones without a new best too.",
+            variants=[the_best_epoch_from_0],
         ),
         Mistake(
             "as good counts as better",

@@ -562,6 +562,15 @@ MY_CHOICE = Exercise(
             recognises=chose("D", MIRRORED, WORKERS, "OneDeviceStrategy"),
         ),
         Mistake(
+            "servers where there is one machine",
+            but(D=(SERVER, 4)),
+            went_wrong="For D you chose a parameter server: processes of their own, and gradients that come "
+            "late, on one machine. One process reaches both GPUs and the host, where the table fits.",
+            try_this="One process: where in it can the table be, once?",
+            variants=[but(D=(SERVER, 2))],
+            recognises=chose("D", SERVER),
+        ),
+        Mistake(
             "more machinery than one machine needs",
             but(A=(WORKERS, 1)),
             went_wrong="One process reaches all 4 GPUs of A. Several processes, servers or variables on the "

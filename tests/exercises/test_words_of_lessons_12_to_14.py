@@ -5,6 +5,7 @@ That known mistakes get their names, and right answers pass, is tested for every
 
 import urllib.request
 
+import numpy as np
 import pytest
 
 from course_utils.exercises import all_exercises, returned
@@ -91,3 +92,45 @@ def test_a_network_that_is_too_large_for_the_check_is_told_so_before_it_runs():
     verdict = verdict_on("12.another_network", another_network)
     assert not verdict.passed and "weights. The check takes one step" in verdict.message
     assert "60,000,000" in verdict.message and verdict.mistake is None
+
+
+def random_k(make):
+    """Random-k with what is left kept; `make` gives the generator of a step."""
+
+    def compress(gradient, left, budget, meet):
+        wanted = gradient + left
+        places = make().choice(len(wanted), budget // 8, replace=False).astype(np.int32)
+        total, kept = np.zeros_like(wanted), wanted.copy()
+        for values, where in meet((wanted[places], places)):
+            np.add.at(total, where, values)
+        kept[places] = 0
+        return total, kept
+
+    return compress
+
+
+def test_places_drawn_at_random_lose_nothing_either():
+    for make in (lambda: np.random.default_rng(), lambda: np.random):
+        assert verdict_on("13.compress", random_k(make)).passed
+
+
+def test_a_generator_from_outside_is_told_and_not_what_it_seems_to_lose():
+    generator = np.random.default_rng(0)
+    told = verdict_on("13.compress", random_k(lambda: generator)).message
+    assert "does something else when it is called again" in told and "make the generator inside" in told
+
+
+def test_a_check_leaves_the_learners_own_luck_alone():
+    np.random.seed(3)
+    wanted = np.random.rand()
+    np.random.seed(3)
+    verdict_on("13.compress", random_k(lambda: np.random))
+    assert np.random.rand() == wanted
+
+
+def test_averaged_weights_are_told_to_be_averaged():
+    def update_with_rates(weight, gradient, rate, all_reduce):
+        return all_reduce("MEAN", weight - rate * gradient)
+
+    verdict = verdict_on("13.update_with_rates", update_with_rates)
+    assert "the mean of the new weights does so as well" in verdict.message
