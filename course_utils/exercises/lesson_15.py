@@ -486,8 +486,18 @@ def but(**others):
     return {**RIGHT, **others}
 
 
-def chose(situation, *strategies):
-    return lambda cases, seen, expected: seen[0][situation] in strategies
+def chosen(situation, strategies, name, went_wrong, try_this, **others):
+    """The mistake of choosing one of the `strategies`, whatever the reason and the other choices."""
+    right = RIGHT[situation][1]
+    first, *rest = [but(**{situation: (strategy, right)}) for strategy in strategies]
+    return Mistake(
+        name,
+        first,
+        went_wrong=went_wrong,
+        try_this=try_this,
+        variants=[*rest, but(**{situation: (strategies[0], 1 + right % 5)}, **others)],
+        recognises=lambda cases, seen, expected: seen[0][situation] in strategies,
+    )
 
 
 def reason_differs(cases, seen, expected):
@@ -515,33 +525,31 @@ MY_CHOICE = Exercise(
     expected=expected_choice,
     shows_expected=False,
     mistakes=[
-        Mistake(
+        chosen(
+            "E",
+            [SERVER],
             "async = same result",
-            but(E=(SERVER, 5)),
-            went_wrong="For E you chose a parameter server. Its weights differ from run to run, with all "
-            "seeds fixed: which gradient meets which weights depends on who was faster. The auditor "
-            "would find another model.",
-            try_this="Look at the right-hand picture again: the same job, run twice.",
-            variants=[but(B=(SERVER, 2), E=(SERVER, 5)), but(E=(SERVER, 1))],
-            recognises=chose("E", SERVER),
+            "For E you chose a parameter server. Its weights differ from run to run, with all seeds fixed: "
+            "which gradient meets which weights depends on who was faster. The auditor would find another "
+            "model.",
+            "Look at the right-hand picture again: the same job, run twice.",
+            B=(SERVER, 2),
         ),
-        Mistake(
+        chosen(
+            "B",
+            [SERVER],
             "parameter server is the faster one",
-            but(B=(SERVER, 2)),
-            went_wrong="For B you chose a parameter server. With 8 equal machines nobody waits long for "
-            "anybody, and in a round 16 S pass the ps, but only 3.5 S each worker of an all-reduce.",
-            try_this="Compare the busiest machines in the picture for 8 workers.",
-            variants=[but(B=(SERVER, 1))],
-            recognises=chose("B", SERVER),
+            "For B you chose a parameter server. With 8 equal machines nobody waits long for anybody, and in "
+            "a round 16 S pass the ps, but only 3.5 S each worker of an all-reduce.",
+            "Compare the busiest machines in the picture for 8 workers.",
         ),
-        Mistake(
+        chosen(
+            "C",
+            [WORKERS, MIRRORED],
             "everybody must meet, whoever comes",
-            but(C=(WORKERS, 1)),
-            went_wrong="For C you chose a strategy that meets in every step: all 30 go at the pace of the "
-            "slowest, and each machine that leaves ends the job for all.",
-            try_this="Which strategy survived the killed worker?",
-            variants=[but(C=(MIRRORED, 3)), but(C=(WORKERS, 2))],
-            recognises=chose("C", WORKERS, MIRRORED),
+            "For C you chose a strategy that meets in every step: all 30 go at the pace of the slowest, and "
+            "each machine that leaves ends the job for all.",
+            "Which strategy survived the killed worker?",
         ),
         Mistake(
             "one process for several machines",
@@ -552,39 +560,35 @@ MY_CHOICE = Exercise(
             variants=[but(E=(MIRRORED, 3)), but(B=(MIRRORED, 1), E=(MIRRORED, 5))],
             recognises=lambda cases, seen, expected: MIRRORED in (seen[0]["B"], seen[0]["E"]),
         ),
-        Mistake(
+        chosen(
+            "D",
+            [MIRRORED, WORKERS, "OneDeviceStrategy"],
             "a copy where no copy fits",
-            but(D=(MIRRORED, 3)),
-            went_wrong="For D you chose a strategy that puts a copy of every variable on every GPU. The "
-            "table does not fit into one.",
-            try_this="Where can the table be, once?",
-            variants=[but(D=(WORKERS, 1)), but(D=("OneDeviceStrategy", 4))],
-            recognises=chose("D", MIRRORED, WORKERS, "OneDeviceStrategy"),
+            "For D you chose a strategy that needs the whole table on a GPU. It does not fit into one.",
+            "Where can the table be, once?",
         ),
-        Mistake(
+        chosen(
+            "D",
+            [SERVER],
             "servers where there is one machine",
-            but(D=(SERVER, 4)),
-            went_wrong="For D you chose a parameter server: processes of their own, and gradients that come "
-            "late, on one machine. One process reaches both GPUs and the host, where the table fits.",
-            try_this="One process: where in it can the table be, once?",
-            variants=[but(D=(SERVER, 2))],
-            recognises=chose("D", SERVER),
+            "For D you chose a parameter server: processes of their own, and gradients that come late, on "
+            "one machine. One process reaches both GPUs and the host, where the table fits.",
+            "One process: where in it can the table be, once?",
         ),
-        Mistake(
+        chosen(
+            "A",
+            [WORKERS, SERVER, CENTRAL],
             "more machinery than one machine needs",
-            but(A=(WORKERS, 1)),
-            went_wrong="One process reaches all 4 GPUs of A. Several processes, servers or variables on the "
-            "host add ways to fail and bytes to move, and nothing else.",
-            try_this="What is the simplest strategy that uses all four?",
-            variants=[but(A=(SERVER, 2)), but(A=(CENTRAL, 4))],
-            recognises=chose("A", WORKERS, SERVER, CENTRAL),
+            "One process reaches all 4 GPUs of A. Several processes, servers or variables on the host add "
+            "ways to fail and bytes to move, and nothing else.",
+            "What is the simplest strategy that uses all four?",
         ),
-        Mistake(
+        chosen(
+            "A",
+            ["OneDeviceStrategy"],
             "devices left idle",
-            but(A=("OneDeviceStrategy", 3)),
-            went_wrong="OneDeviceStrategy uses one of the 4 equal GPUs of A; three do nothing.",
-            try_this="Which strategy uses all devices of one process?",
-            recognises=chose("A", "OneDeviceStrategy"),
+            "OneDeviceStrategy uses one of the 4 equal GPUs of A; three do nothing.",
+            "Which strategy uses all devices of one process?",
         ),
         Mistake(
             "the right strategy for another reason",
