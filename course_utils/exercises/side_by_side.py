@@ -91,7 +91,9 @@ def _factor(yours, expected):
     if not is_numeric(yours):
         return ""
     yours, expected = np.asarray(yours, float), np.asarray(expected, float)
-    if not yours.size or not np.all(expected) or not np.all(np.isfinite(yours)):
+    if yours.shape != expected.shape or not yours.size:
+        return ""
+    if not np.all(expected) or not np.all(np.isfinite(yours)):
         return ""
     ratio = float((yours / expected).flat[0])
     if ratio == 0 or not np.allclose(yours, ratio * expected, rtol=1e-4) or np.isclose(ratio, 1, rtol=1e-4):

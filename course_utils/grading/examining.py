@@ -21,6 +21,7 @@ from course_utils.exercises import observing
 from course_utils.exercises.model import Exercise
 from course_utils.exercises.plain import encode
 from course_utils.exercises.timelimit import TimeUp, time_limit
+from course_utils.grading import control
 from course_utils.grading.stripping import stripped
 
 DEVICES = 4  # the most that any lesson simulates
@@ -88,40 +89,32 @@ def _examine(exercise, program, seconds, token) -> str:
     started = time.monotonic()
     answer, records = _defined(exercise, program, seconds)
     if records:
-        return _as_text(token, records, None)
-    return observed(exercise, answer, seconds - (time.monotonic() - started), token)
+        return _as_text(token, records)
+    return observed(exercise, answer, seconds, token, spent=time.monotonic() - started)
 
 
-def observed(exercise: Exercise, answer: Any, seconds: float, token: str) -> str:
-    """The text that says what was seen of an answer which is defined, in at most that many seconds."""
+def observed(exercise: Exercise, answer: Any, seconds: float, token: str, spent: float = 0) -> str:
+    """The text that says what was seen of an answer, which took `spent` of its seconds to be defined."""
     _simulate_devices()
-    exercise = replace(exercise, time_limit=max(seconds, 0.01))
+    exercise = replace(exercise, time_limit=max(seconds - spent, 0.01))
     try:
         records = observing.observe(exercise, answer)
     except BaseException as error:  # of an interrupt, or of devices, that the answer made itself
         records = [_raised(error, "")]
-    return _as_text(token, records, _control(exercise, records))
+    records = [{**r, "seconds": seconds} if r["kind"] == "timed out" else r for r in records]
+    return _as_text(token, records, **_controls(exercise, records, token))
 
 
-def _as_text(token, records, control):
-    return f"{token}\n{encode({'records': records, 'control': control})}"
+def _as_text(token, records, idle=None, echo=None):
+    return f"{token}\n{encode({'records': records, 'idle': idle, 'echo': echo})}"
 
 
-def _control(exercise, records):
-    """What a function that does nothing gives on the first case, seen after the answer has run.
-
-    It is never right. Where it is, the answer has changed how answers are looked at, and not only its own.
-    """
-    if not exercise.is_function or any(record["kind"] != "value" for record in records):
-        return None
-    return observing.observe(exercise, _idle(exercise.signature, exercise.name), only=0)[0]
-
-
-def _idle(signature, name):
-    """A function of that signature which gives nothing useful, and yet is no stub."""
-    space: dict[str, Any] = {}
-    exec(f"def {signature}:\n    return [][:0] or None", space)
-    return space[name]
+def _controls(exercise, records, token):
+    """What `control` sees, where the answer may be right."""
+    if any(record["kind"] != "value" for record in records):
+        return {}
+    idle = control.idle(exercise) if exercise.is_function else None
+    return {"idle": idle, "echo": control.echo(exercise, token)}
 
 
 # --- the answer, defined

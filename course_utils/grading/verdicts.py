@@ -10,7 +10,8 @@ from typing import Any
 
 from course_utils.exercises import judging, observing
 from course_utils.exercises.model import Exercise, Outcome
-from course_utils.exercises.plain import NotPlain, plain, same
+from course_utils.exercises.plain import NotPlain
+from course_utils.grading import control
 from course_utils.grading.model import UNGRADED, Answer, Ended, Line, Raw, Result
 
 MAX_RETURNED = 2_000_000  # characters
@@ -34,16 +35,15 @@ def verdict(exercise: Exercise, answer: Answer, raw: Raw, seed: int, token: str 
     if raw.ended is not Ended.FINISHED:
         return _ended(exercise, raw, measured)
     try:
-        records, control = _read(raw.text, token)
+        records, idle, echo = _read(raw.text, token)
+        _check(exercise, records, idle, echo, seed, token)
     except NotPlain as error:
         return _forged(exercise, str(error), measured)
-    if control and _is_right(exercise, control, seed):
-        return _forged(exercise, "A function that does nothing now counts as right.", measured)
     return _judged(exercise, records, seed, missing, measured)
 
 
-def _read(text: str, token: str) -> tuple[list[dict], dict | None]:
-    """The records and the control's, from the text of `examining`; raises NotPlain for anything else."""
+def _read(text: str, token: str) -> tuple[list[dict], dict | None, dict | None]:
+    """The records and those of the controls, from the text of `examining`; raises NotPlain for others."""
     first, _, rest = text.partition("\n")
     if first != token:
         raise NotPlain("What came back does not begin as it must.")
@@ -53,17 +53,26 @@ def _read(text: str, token: str) -> tuple[list[dict], dict | None]:
         parts = json.loads(rest)
     except (ValueError, RecursionError):
         raise NotPlain("What came back is damaged.") from None
-    if not isinstance(parts, dict) or parts.keys() != {"records", "control"}:
+    if not isinstance(parts, dict) or parts.keys() != {"records", "idle", "echo"}:
         raise NotPlain("What came back is no list of records.")
-    records = observing.from_text(json.dumps(parts["records"]))
-    control = observing.from_text(json.dumps([parts["control"]])) if parts["control"] else [None]
-    return records, control[0]
+    idle, echo = (_record(parts[name]) if parts[name] else None for name in ("idle", "echo"))
+    return observing.from_text(json.dumps(parts["records"])), idle, echo
 
 
-def _is_right(exercise, record, seed):
-    case = observing.cases_of(exercise, seed)[0]
-    expected = plain(exercise.expected(case))
-    return record["kind"] == "value" and same(record["value"], expected, exercise.tolerance)
+def _record(parsed):
+    return observing.from_text(json.dumps([parsed]))[0]
+
+
+def _check(exercise, records, idle, echo, seed, token) -> None:
+    """None; raises NotPlain where what came back shows that it was not only the answer that was seen."""
+    if len(records) > len(observing.cases_of(exercise, seed)):
+        raise NotPlain("There are more results than cases.")
+    if any(record["kind"] != "value" for record in records):
+        return
+    if not control.came_back(echo, token) or (idle is None and exercise.is_function):
+        raise NotPlain("After it ran, a number of ours was not seen as what it is.")
+    if idle and control.is_wrongly_right(exercise, idle, seed):
+        raise NotPlain("After it ran, a function that does nothing counted as right.")
 
 
 def _judged(exercise, records, seed, missing, measured) -> Result:
