@@ -4,16 +4,14 @@ Each answer runs on real replicas (MirroredStrategy), one training step by SGD, 
 device gives, computed in NumPy. One Adam step is shown beside it where it teaches how much Adam hides.
 """
 
-import functools
-
 import numpy as np
 
 from course_utils.exercises import returned
 from course_utils.exercises.model import Exercise, Mistake, lazy
+from course_utils.exercises.replicas import quietly, strategy_of
 
 tf = lazy("tensorflow")
 keras = lazy("keras")
-devices = lazy("course_utils.devices")
 
 LOSS = "loss, summed over the replicas"
 SGD = "weight after one SGD step"
@@ -41,19 +39,14 @@ def on_replicas(replicas, compute, *batch):
     # Not converted by AutoGraph: an error shall point at the learner's own line.
     plain = tf.autograph.experimental.do_not_convert(compute)
     try:
-        per_replica = strategy.run(plain, args=strategy.experimental_distribute_values_from_function(share))
+        with quietly():
+            args = strategy.experimental_distribute_values_from_function(share)
+            per_replica = strategy.run(plain, args=args)
     except RuntimeError as error:
         if "different number of replica_context().merge_call()" not in str(error):
             raise
         raise returned.Unusable("Not every replica came to the all-reduce: some left before it.") from error
     return list(zip(*(strategy.experimental_local_results(part) for part in per_replica), strict=True))
-
-
-@functools.cache
-def strategy_of(replicas):
-    """One strategy for each number of replicas: making one costs more than a step."""
-    devices.simulate(4)  # the most of all cases: a strategy of fewer starts TensorFlow with fewer
-    return devices.mirrored(replicas)
 
 
 def summed(results):
