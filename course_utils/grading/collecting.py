@@ -47,7 +47,7 @@ def collect(path: Path, due: datetime | None = None, release: str | None = None)
 def _is_a_students(found):
     """Whether it is more than a list or a note that lies beside the students' folders."""
     lies_beside = len(found.parts) == 1 and not found.is_folder
-    if not lies_beside or found.stands_alone or naming.is_handed_in(found.parts[0]):
+    if not lies_beside or found.stands_alone or found.is_named_so or naming.is_handed_in(found.parts[0]):
         return True
     return found.notebook is not None and bool(found.notebook.answers)
 
