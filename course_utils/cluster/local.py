@@ -97,8 +97,9 @@ class LocalCluster:
         """How `fn(*args, **kwargs)` ended on each task, chief first, where no failure ends the others' run.
 
         So one sees what the survivors see, and after how many seconds. A worker that raises ends its process,
-        as a script would. The run is over when all have returned or failed, or at `timeout`, which raises
-        nothing here. Raises what `run` raises where nothing could start, ConfigError above all.
+        as a script would. The run is over when all have returned or failed, when those that are left wait in
+        vain for one that returned or exited, or at `timeout`; none of these raises anything here. Raises what
+        `run` raises where nothing could start, ConfigError above all.
         """
         return self._run_on_new_ports(ToTheEnd, fn, args, kwargs)
 

@@ -12,6 +12,7 @@ from course_utils.cluster.errors import ClusterTimeout, WorkerDied
 from course_utils.cluster.supervisor import Run, Worker
 from course_utils.errors import CourseError
 
+LEFT_BEHIND = 15.0  # idle seconds: TensorFlow, which tells of a lost process after 10, will not tell any more
 ALL_STOPPED = 1.0  # seconds after which nobody waits any more for workers that are all halted
 
 
@@ -43,7 +44,10 @@ class Outcome:
 
 
 class ToTheEnd(Run):
-    """A run that ends when all have returned or failed, or when its time is up; the results are Outcomes."""
+    """A run that ends when all have returned or failed, or when its time is up; the results are Outcomes.
+
+    It ends sooner where those that run wait in vain for one that has left, of which nothing can tell them.
+    """
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -64,7 +68,8 @@ class ToTheEnd(Run):
         if running and (self._time_is_up() or self._only_stopped(running)):
             self._ask_for_stacks()
             return True
-        return not running
+        gone = [w for w in self._needed() if w not in running and "connected" in w.stages]
+        return not running or self._wait_in_vain(gone, running, LEFT_BEHIND)
 
     def _running(self) -> list[Worker]:
         return [w for w in self._needed() if not (w.finished or w.error or w.died)]
@@ -108,7 +113,9 @@ class ToTheEnd(Run):
             return "cut off", ClusterTimeout(f"{worker.name.capitalize()} served until the run was over.")
         state = diagnosis.waits([worker]).removesuffix(".")
         error = ClusterTimeout(
-            f"{state[0].upper()}{state[1:]}, when it was cut off.", cure=self._where_logs()
+            f"{state[0].upper()}{state[1:]}, when it was cut off.",
+            cause=diagnosis.who_left(self.workers),
+            cure=self._where_logs(),
         )
         error.stacks = {worker.name: diagnosis.stack_text(worker.stack)} if worker.stack else {}
         return "cut off", error

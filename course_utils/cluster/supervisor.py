@@ -231,14 +231,21 @@ class Run:
 
     def _judge_stuck(self) -> None:
         left, running = self._left_and_running()
+        if self._wait_in_vain(left, running, STUCK_AFTER):
+            raise self._timeout(diagnosis.left_behind(left, running))
+
+    def _wait_in_vain(self, left: list[Worker], running: list[Worker], seconds: float) -> bool:
+        """Whether all that run have been idle in TensorFlow for so long, when others have left."""
         if not left or not running or not all("connected" in w.stages for w in running):
-            return
-        if all([w.idle.seconds(w.process.pid) > STUCK_AFTER for w in running]):
-            self._ask_for_stacks()
-            if all(diagnosis.in_tensorflow(w.stack) for w in running):
-                raise self._timeout(diagnosis.left_behind(left, running))
-            for worker in running:
-                worker.idle = diagnosis.Idle()
+            return False
+        if not all([w.idle.seconds(w.process.pid) > seconds for w in running]):
+            return False
+        self._ask_for_stacks()
+        if all(diagnosis.in_tensorflow(w.stack) for w in running):
+            return True
+        for worker in running:
+            worker.idle = diagnosis.Idle()
+        return False
 
     def _left_and_running(self) -> tuple[list[Worker], list[Worker]]:
         """Those that joined and have returned, and those that run."""

@@ -1,6 +1,7 @@
 """LocalCluster.outcomes: the first failure does not end the run, so that one sees what the others see."""
 
 import os
+import sys
 import threading
 
 import cluster_jobs as jobs
@@ -8,6 +9,7 @@ import psutil
 import pytest
 
 from course_utils.cluster import ClusterTimeout, LocalCluster, WorkerDied, WorkerError, faults
+from course_utils.cluster import outcomes as outcomes_module
 from course_utils.errors import ConfigError
 
 
@@ -32,7 +34,7 @@ def test_survivors_of_a_killed_worker_tell_what_they_saw_and_when(tmp_path):
     assert 0 < killed.struck <= killed.seconds and survivor.struck is None
     assert survivor.status == "raised" and isinstance(survivor.error, WorkerError)
     assert "Error" in survivor.error.seen and survivor.error.remote_traceback
-    assert survivor.step in (4, 5) and survivor.seconds >= killed.seconds - 0.1
+    assert survivor.step in (3, 4, 5) and survivor.seconds >= killed.seconds - 0.1
     (kept,) = tmp_path.iterdir()  # as the errors say
     assert str(kept) in survivor.error.cure and len(list(kept.glob("*.log"))) == 2
 
@@ -124,6 +126,36 @@ def test_who_still_runs_at_the_time_limit_is_cut_off_where_it_was():
         and "threading.Event().wait()" in str(waiting)
     )
     assert waiting.seconds >= 0.5
+
+
+@pytest.mark.parametrize(("how", "status"), [("return", "returned"), ("sys.exit", "exited")])
+def test_who_waits_in_vain_for_one_that_left_is_cut_off_long_before_the_time_limit(how, status, monkeypatch):
+    monkeypatch.setattr(outcomes_module, "LEFT_BEHIND", 1.0)
+
+    def leave_early(how):
+        strategy = jobs.join()
+        jobs.add_up(strategy)
+        if jobs.me() == "worker 1":
+            return {"return": lambda: "early", "sys.exit": lambda: sys.exit(0)}[how]()
+        jobs.add_up(strategy)
+        return "late"
+
+    waiting, left = cluster(timeout=120).outcomes(leave_early, how)
+    assert left.status == status and left.seconds < waiting.seconds < 100
+    assert waiting.status == "cut off" and isinstance(waiting.error, ClusterTimeout)
+    assert "worker 1" in waiting.error.cause.lower()
+
+
+def test_who_works_on_after_another_has_left_is_let_finish(monkeypatch):
+    monkeypatch.setattr(outcomes_module, "LEFT_BEHIND", 0.2)
+
+    def work_on():
+        jobs.add_up(jobs.join())
+        if jobs.me() == "worker 0":
+            threading.Event().wait(2)  # elsewhere than in TensorFlow
+        return "done"
+
+    assert [outcome.value for outcome in cluster(timeout=60).outcomes(work_on)] == ["done", "done"]
 
 
 def test_a_stopped_worker_alone_does_not_hold_up_the_run():
