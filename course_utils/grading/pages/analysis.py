@@ -45,7 +45,7 @@ class Item:
         """The discrimination in a word (the limits are Ebel's, Essentials of Educational Measurement)."""
         if self.discrimination is None:
             return ""
-        limits = ((0.4, "strong"), (0.3, "good"), (0.2, "fair"), (0.0, "weak"))
+        limits = ((0.4, "strong"), (0.3, "good"), (0.2, "fair"), (-0.1, "weak"))
         return next((word for limit, word in limits if self.discrimination >= limit), "reversed")
 
 
