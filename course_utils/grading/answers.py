@@ -183,10 +183,8 @@ def _odd(node: ast.AST) -> Iterable[str]:
 
 
 def _odd_import(node):
-    modules = [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        modules = [node.module or "", *(f"{node.module}.{name}" for name in modules)]
-    for module in modules:
+    start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+    for module in (f"{start}{alias.name}" for alias in node.names):
         if module.startswith(_OURS) and not module.endswith((".check", ".hint", ".progress", ".solution")):
             yield from [_line(node, f"imports {module}, which holds how answers are judged")]
         elif module.partition(".")[0] in _MODULES:

@@ -1,4 +1,4 @@
-"""What happens to an answer in the sandbox: it is defined as in a notebook, and its errors become sentences."""
+"""What happens to an answer in the sandbox: defined as in a notebook, its errors become sentences."""
 
 import json
 import subprocess
