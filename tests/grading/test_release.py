@@ -341,6 +341,21 @@ def test_in_it_answers_are_checked_and_none_is_shown(whole):
     assert done.stdout.splitlines()[-2:] == ["passed", "mean per replica"]
 
 
+def test_in_it_a_notebook_is_validated_before_it_is_handed_in(whole, tmp_path):
+    notebook = notebooks(whole)["04_loss_scaling"]
+    for cell in notebook.cells:
+        if cell.metadata.get("exercise_id") == "04.compute_loss":
+            cell.source = "def compute_loss(errors, batch):\n    return tf.reduce_sum(errors) / batch"
+    nbformat.write(notebook, tmp_path / "mine.ipynb")
+    found = run(whole, "-m", "course_utils.cli", "check-submission", str(tmp_path / "mine.ipynb"))
+    assert found.returncode == 0 and "04.compute_loss" in found.stdout, found
+    done = run(whole, "-m", "course_utils.cli", "validate", str(tmp_path / "mine.ipynb"))
+    assert done.returncode == 0, done
+    assert re.search(r"04\.compute_loss\W+passed\W+2 of 2", done.stdout), done.stdout
+    assert len(re.findall(r"not attempted", done.stdout)) == 2, done.stdout
+    assert "The notebook is of release" not in done.stdout
+
+
 @pytest.mark.parametrize("command", [["release", "elsewhere"], ["grade", ".", "--out", "elsewhere"]])
 def test_what_is_for_instructors_says_so_in_it(command, whole):
     done = run(whole, "-m", "course_utils.cli", *command)
