@@ -38,8 +38,6 @@ class Desk:
     ):
         self.runner, self.seed, self.timeout = runner, seed, timeout
         self.cells = cells or {}
-        self._judging = threading.Lock()
-        self._ready = False
 
     def examine(self, exercise_id: str, answer: Answer | None) -> Result:
         """The result; None stands for nothing handed in. Raises ExerciseError for an unknown id."""
@@ -51,15 +49,17 @@ class Desk:
         token, seconds = secrets.token_hex(16), self.timeout or PATIENCE * exercise.time_limit
         job = {"exercise": exercise_id, "seed": self.seed, "token": token, "seconds": seconds}
         raw = self.runner.run({**job, "program": program.to_json()}, seconds + OVERHEAD)
-        with self._judging:
-            self._get_ready()
+        with _judging:
+            _get_ready()
             result = verdicts.verdict(exercise, answer, raw, self.seed, token, program.missing)
         return answers.flagged(result)
 
-    def _get_ready(self) -> None:
-        """The known wrong answers run in this process, on as many devices as an answer has."""
-        if not self._ready:
-            from course_utils import devices
 
-            devices.simulate(DEVICES)
-            self._ready = True
+_judging = threading.Lock()  # known wrong answers run in this process, and TensorFlow is one for all
+
+
+def _get_ready() -> None:
+    """None; this process has as many devices as one in which an answer runs."""
+    from course_utils import devices
+
+    devices.simulate(DEVICES)

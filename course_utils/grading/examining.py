@@ -47,7 +47,8 @@ def prepare(job: dict[str, Any]) -> Callable[[], str]:
 
 
 def _simulate_devices():
-    """Only now: the workers of a cluster are forked from this process as it was, and count their own."""
+    """As a notebook's first cell does. Not in `prepare`: a cluster's workers, which are forked from this
+    process as it is before the answer, count their own devices."""
     from course_utils import devices
 
     devices.simulate(DEVICES)
@@ -86,6 +87,7 @@ class _Nothing:
 
 def _examine(exercise, program, seconds, token) -> str:
     _hide()
+    _simulate_devices()
     started = time.monotonic()
     answer, records = _defined(exercise, program, seconds)
     if records:
@@ -95,7 +97,6 @@ def _examine(exercise, program, seconds, token) -> str:
 
 def observed(exercise: Exercise, answer: Any, seconds: float, token: str, spent: float = 0) -> str:
     """The text that says what was seen of an answer, which took `spent` of its seconds to be defined."""
-    _simulate_devices()
     exercise = replace(exercise, time_limit=max(seconds - spent, 0.01))
     try:
         records = observing.observe(exercise, answer)

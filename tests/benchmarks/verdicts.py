@@ -19,10 +19,11 @@ from typing import Any
 
 from rich.table import Table
 
+from course_utils import devices
 from course_utils.exercises import all_exercises, find, reference_source
 from course_utils.exercises.model import Exercise
 from course_utils.grading import examining, stripping
-from course_utils.grading.desk import Desk
+from course_utils.grading.desk import DEVICES, Desk
 from course_utils.grading.model import Answer, Result
 from course_utils.grading.runner import Runner
 from tests.benchmarks.measure import console
@@ -68,7 +69,12 @@ def prepare(job: dict[str, Any]) -> Callable[[], str]:
         return examining.prepare(job)
     answer = _answer(find(job["exercise"]), which)
     exercise = stripping.stripped(job["exercise"], job["seed"])
-    return lambda: examining.observed(exercise, answer, job["seconds"], job["token"])
+
+    def examine() -> str:
+        devices.simulate(DEVICES)
+        return examining.observed(exercise, answer, job["seconds"], job["token"])
+
+    return examine
 
 
 def main(arguments: list[str]) -> int:

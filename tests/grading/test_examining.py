@@ -111,6 +111,11 @@ def test_what_is_printed_is_kept(runner):
     assert examine(runner, answer(BYTES, source)).printed.startswith("halfway\n")
 
 
+def test_an_answer_that_starts_tensorflow_when_it_is_defined_still_has_its_replicas(runner):
+    source = reference(LOSS).source + "\nhalf = tf.constant(0.5)\n"
+    assert examine(runner, answer(LOSS, source)).outcome == "passed"
+
+
 def test_autograph_finds_the_source_of_an_answer(runner):
     body = """
         @tf.function
