@@ -387,7 +387,7 @@ def test_of_two_notebooks_the_later_counts_unless_it_is_empty(run):
 
 
 def test_notes_stay_with_the_student_that_they_are_about(run, desk):
-    notes = {"a": ("A magic was left out.",), "b": ("Two cells were joined.",), "c": ()}
+    notes = {"a": (), "b": ("A magic was left out.",), "c": ("Two cells were joined.",)}
     answers = {key: Answer(LOSS, "right", notes=told) for key, told in notes.items()}
     submissions = [Submission(k, k, (Notebook("n", "04", answers={LOSS: v}),)) for k, v in answers.items()]
     graded = run(submissions, only=(LOSS,)).graded
