@@ -127,7 +127,11 @@ def _plan(submissions, store, options, out):
         terms=Terms(seed, options.timeout, options.memory),
         regrade=told.selected(options.regrade),
         by_hand=rows,
-        notes=(*_lessons_met(submissions, exercises), *_by_hand_told(rows, by_hand_file)),
+        notes=(
+            *_lessons_met(submissions, exercises),
+            *_by_hand_told(rows, by_hand_file),
+            *_lateness_unknown(submissions, options),
+        ),
     )
 
 
@@ -165,6 +169,11 @@ _WHERE = "Say where it is: `--overrides PATH`. It is remembered for the next run
 
 def _by_hand_told(rows, path):
     return [f"{len(rows)} {'row' if len(rows) == 1 else 'rows'} by hand, from {path.name}."] if rows else []
+
+
+def _lateness_unknown(submissions, options):
+    if options.late_policy and not options.due and not any(each.days_late for each in submissions):
+        yield "The late policy took nothing off: say when the work was due, `--due 2026-11-30T23:59`."
 
 
 def _lessons_met(submissions, exercises):

@@ -408,6 +408,12 @@ def test_lateness_is_counted_from_when_it_was_due(desk, tmp_path, monkeypatch):
     assert totals == {"ada": (4.0, 0.0), "grace": (3.2, 0.8)}
 
 
+def test_a_late_policy_without_a_time_when_it_was_due_is_pointed_out(run):
+    assert "say when the work was due" in run(late_policy="1 point per day").notes[0]
+    assert run(late_policy="1 point per day", due=datetime(2026, 11, 30)).notes == ()
+    assert run([replace(CLASS[0], days_late=1.0)], late_policy="1 point per day").notes == ()
+
+
 # What it is told --------------------------------------------------------------------------------------------
 
 
