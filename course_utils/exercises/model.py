@@ -13,7 +13,8 @@ One file a lesson: `exercises/lesson_NN.py` with a list `EXERCISES`, and `soluti
 reference, under the name that the signature gives. A release leaves `solutions/` out, so `expected` must
 not use it: compute the right result another way (what one device gives; plain NumPy; by hand).
 
-A complete example, `exercises/lesson_99.py`:
+`course new-exercise 99.share_of` writes the skeleton, and `docs/adding_an_exercise.md` goes through one from
+start to finish. A complete example, `exercises/lesson_99.py`:
 
     """The exercises of lesson 99: halves."""
 
@@ -105,7 +106,7 @@ Good to know
 - `tests/exercises` proves every exercise over several seeds: reference and `also_right` pass, each mistake
   (and variant) fails under its own name, the stub is "not attempted". Two mistakes that look alike on one
   case need another case that tells them apart. `course_utils.exercises.proving.problems(exercise)` lists
-  what is wrong.
+  what is wrong, `still_to_do(exercise)` what is not written yet.
 - **Values.** A prediction: `signature="my_split"`, `observe=lambda answer, case: returned.items(answer,
   "my_split")` (or `returned.number`, `returned.text`), `cases` may be left out (one empty case), each
   mistake's `answer` is the wrong value itself, and the solution file holds `my_split = [5, 5, 6]`. In the
