@@ -160,11 +160,11 @@ def _started(log_level: str) -> Pool:
 class ForkedPool(Pool):
     """A warm process that is a fork of this one, which must be warm itself, clean, and of one thread."""
 
-    def __init__(self):
+    def __init__(self, private: tuple[int, ...]):
         self.owner = os.getpid()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
-        self.process = _ForkedProcess(lambda: serve(theirs, self.owner), [self.control.fileno()])
+        self.process = _ForkedProcess(lambda: serve(theirs, self.owner), [self.control.fileno(), *private])
         theirs.close()
         self.warm = False
 
@@ -203,13 +203,14 @@ class _ForkedProcess:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def adopt_fork(log_level: str = "2") -> None:
+def adopt_fork(*private: int, log_level: str = "2") -> None:
     """From now on clusters of this process fork their workers from a copy of it as it is now.
 
     For a process that is warm already, has one thread and has used no device: a grader's, before the answer.
+    The copy, and so the workers, do without the file descriptors that are `private`.
     """
     with _lock:
-        _pools[log_level] = ForkedPool()
+        _pools[log_level] = ForkedPool(private)
 
 
 @atexit.register

@@ -45,6 +45,7 @@ NOBODY = 65534
 HIDDEN = ("exercises", "solutions", "grading")  # of the package; what an exercise needs of them is in memory
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys/devices/system/cpu")
 SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
+DATA = "COURSE_DATA_DIR"  # as in datasets
 DEVICES = ("null", "zero", "full", "random", "urandom")
 OWN_FILES = {
     "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
@@ -115,7 +116,8 @@ def warm_environment() -> dict[str, str]:
 
     Answers get an environment of their own; this one they could still find in /proc.
     """
-    places = {name: os.environ[name] for name in ("HOME", "MPLCONFIGDIR", "TMPDIR") if name in os.environ}
+    names = ("HOME", "MPLCONFIGDIR", "TMPDIR", DATA)
+    places = {name: os.environ[name] for name in names if name in os.environ}
     # Keras reads settings in its home, the instructor's, and makes a folder there: it gets one that is none.
     return ENVIRONMENT | places | {"KERAS_HOME": os.path.join(os.devnull, "keras")}
 
@@ -241,7 +243,7 @@ def _seal(ends: Ends, limits: Limits, user: int, folder: str, rules: bool = True
     set_limits(limits)
     held_by = ["limits", *(_confine(folder) if rules else [])]
     if pool.default_method() == "fork":
-        pool.adopt_fork()
+        pool.adopt_fork(ends.status, ends.result)
     _say(ends.status, "started " + ", ".join(held_by))
     os.close(ends.status)
 
@@ -302,8 +304,9 @@ def _take_place(folder: str, user: int) -> None:
     os.umask(0o077)
     temporary = os.path.join(folder, "tmp")
     os.mkdir(temporary)
+    data = {DATA: os.environ[DATA]} if DATA in os.environ else {}
     os.environ.clear()
-    os.environ.update(ENVIRONMENT, HOME=folder, TMPDIR=temporary)
+    os.environ.update(ENVIRONMENT, HOME=folder, TMPDIR=temporary, **data)
     tempfile.tempdir = None
 
 
@@ -316,11 +319,9 @@ def _become(user: int) -> None:
 
 def set_limits(limits: Limits) -> None:
     """None; this process and its children are held to the limits that the system itself can hold them to."""
-    already = _address_space()
+    reserve = (4 << 30) + (os.cpu_count() or 1) * (512 << 20)  # what threads and their heaps never touch
     wanted = {
-        "RLIMIT_AS": already
-        + 2 * limits.memory
-        + (4 << 30),  # threads and arenas reserve what they never use
+        "RLIMIT_AS": _address_space() + reserve + 2 * limits.memory,
         "RLIMIT_CORE": 0,
         "RLIMIT_CPU": int(limits.seconds * (os.cpu_count() or 1)) + 2,
         "RLIMIT_FSIZE": limits.file_size,
@@ -357,14 +358,16 @@ def _threads_count_by_namespace() -> bool:
 def visible_folders() -> list[str]:
     """What an answer can read: the system's folders, Python's, the package, the course's data."""
     package = Path(__file__).resolve().parents[1]
-    python = {
+    packages = {path for path in sys.path if path.endswith(("site-packages", "dist-packages"))}
+    python = packages | {
         sys.prefix,
         sys.base_prefix,
         sys.exec_prefix,
         sys.base_exec_prefix,
         os.path.dirname(os.__file__),
     }
-    wanted = [*SYSTEM, *SETTINGS, *python, str(package), str(package.parent / "data")]
+    data = os.environ.get(DATA) or str(package.parent / "data")
+    wanted = [*SYSTEM, *SETTINGS, *python, str(package), data]
     return [path for path in wanted if os.path.exists(path)]
 
 

@@ -211,6 +211,15 @@ def test_its_open_files_are_few(run):
     assert value(run("open_files")) < LIMITS.files
 
 
+def test_it_has_no_file_descriptor_of_the_graders(run):
+    answer, worker = value(run("file_descriptors"))
+    own = {"/dev/null", "/proc/N/fd", "pipe:[N]", "socket:[N]"}
+    assert {name for name in answer if not name.startswith("/answer/")} <= own
+    assert answer.count("pipe:[N]") == 3  # what it prints, twice; what comes back
+    assert {name for name in worker if not name.startswith("/answer/")} <= own
+    assert worker.count("pipe:[N]") == 0
+
+
 def test_who_closes_everything_has_said_nothing(run):
     assert run("close_everything").ended == Ended.EXITED
 
