@@ -162,7 +162,7 @@ def test_readme_names_the_lessons_that_exist_and_no_others_as_ready():
 
 
 def test_links_of_the_documents_lead_somewhere():
-    for name in ("README.md", "CONTRIBUTING.md", "data/fashion_mnist/README.md"):
+    for name in ("README.md", "INSTRUCTORS.md", "CONTRIBUTING.md", "data/fashion_mnist/README.md"):
         path = ROOT / name
         for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
             if not target.startswith("https://"):

@@ -104,8 +104,8 @@ def by_hand_file(folder: Path) -> Path:
 
 
 def _helped(planned) -> list[int]:
-    """The two students who get a point by hand: wrong with a known mistake, and plainly handed in."""
-    plain = (one for one in planned if one.way == "folder" and one.form == "as saved")
+    """The two students who get a point by hand: wrong with a known mistake, right in another exercise."""
+    plain = (one for one in planned if one.way == "folder" and one.form == "as saved" and one.points)
     return [one.number for one in plain if one.written[BY_HAND].mistake][:2]
 
 
