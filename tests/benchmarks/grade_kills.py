@@ -204,7 +204,7 @@ def _check(holds, told):
 
 def real_grader(submissions: Path) -> Command:
     """`course grade` of these submissions."""
-    how = ["--seed", "7", "--jobs", "2", "--timeout", "6"]
+    how = ["--seed", "7", "--jobs", "2", "--timeout", "20"]
     return lambda out: [
         *(sys.executable, "-m", "course_utils.cli", "grade", str(submissions), "--out", str(out)),
         *how,
