@@ -46,7 +46,7 @@ def grade(path: Path, out: Path, options: Options | None = None, watch: Watch | 
     options = options or Options()
     _check(options)
     submissions = collecting.collect(path, options.due)
-    return grade_submissions(submissions, out, options, open_desk, watch, sandbox.strongest())
+    return grade_submissions(submissions, out, options, open_desk, watch, sandbox.means())
 
 
 @contextmanager
