@@ -353,6 +353,19 @@ def test_a_mistake_with_many_faces_is_recognised_over_all_cases(make_exercise):
     assert verdict_on(exercise, lambda x: [x]).mistake is None  # the question itself fails on a list
 
 
+def test_an_error_that_counts_layers_is_known_however_many_there_were(make_exercise):
+    count = iter(("dense/kernel:0", "dense_1/kernel:0", "conv2d_12/kernel:0", "dense_3/kernel:0"))
+
+    def fails(x):
+        raise ValueError(f"not in this scope: <Variable {next(count)!r}>")
+
+    mistake = Mistake("out of scope", fails, "You are out.", "Come in.")
+    exercise = make_exercise(mistakes=[mistake], cases=lambda random: [{"x": 3}])
+    known = judge(exercise, observe(exercise, fails))  # "dense" first, and "dense_1" when it is known
+    assert known.mistake == "out of scope"
+    assert judge(exercise, observe(exercise, fails)).mistake is None  # another layer
+
+
 def test_a_mistake_may_be_known_by_the_error_that_it_raises(make_exercise):
     indexes = Mistake("indexed", lambda x: x[0], "A number has no entries.", "Use x itself.")
     exercise = make_exercise(mistakes=[indexes])
