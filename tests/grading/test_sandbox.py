@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -276,6 +277,25 @@ if sys.argv[1] == "/proc":  # as in a container: partly covered, so that a whole
     linux.mount("tmpfs", "/proc/tty", "tmpfs")
 print(sandbox.strongest()[0])
 """
+
+
+def test_a_course_below_the_temporary_folder_has_the_strongest_sandbox_too(tmp_path):
+    if sandbox.strongest()[0] != NAMESPACES:
+        pytest.skip("this machine has no namespaces to lose")
+    shutil.copytree(REPOSITORY / "course_utils", tmp_path / "course_utils")
+    program = (
+        "from course_utils.grading import sandbox; print(sandbox.__file__); print(sandbox.strongest()[0])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    file, kind = said.stdout.splitlines()
+    assert file.startswith(str(tmp_path)) and kind == NAMESPACES, said.stderr
 
 
 def test_what_is_refused_is_named():
