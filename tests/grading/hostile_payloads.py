@@ -143,6 +143,12 @@ def write(paths):
     return written
 
 
+def writable_mounts():
+    """Where file systems are mounted that may be written to."""
+    lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return [fields[4] for fields in lines if "ro" not in fields[5].split(",")]
+
+
 def delete_folder():
     shutil.rmtree(os.getcwd(), ignore_errors=True)
     shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)

@@ -142,6 +142,7 @@ def test_nothing_outside_its_folder_can_be_written(run, tmp_path):
     places = [tmp_path, REPOSITORY, REPOSITORY / "course_utils", REPOSITORY / "data", Path.home(), sys.prefix]
     places += ["/", "/usr", "/etc", "/dev", "/proc", "/sys", "/var/tmp", "/answer/.."]
     assert value(run("write", [str(Path(place, "written")) for place in places])) == []
+    assert value(run("writable_mounts")) == ["/answer"]
 
 
 def test_its_own_folder_it_may_delete(run):
