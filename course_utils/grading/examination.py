@@ -1,4 +1,8 @@
-"""Answers examined side by side, each once: kept results are taken from the store, new ones are put there."""
+"""Answers examined side by side, each once: kept results are taken from the store, new ones are put there.
+
+What times out is examined once more when all others are done, alone and with twice the time: on a machine
+that has too much to do, an honest answer must not be taken for one without an end.
+"""
 
 import queue
 import threading
@@ -14,6 +18,7 @@ import psutil
 
 from course_utils.errors import GradingError
 from course_utils.exercises import catalogue
+from course_utils.exercises.model import Outcome
 from course_utils.grading.model import UNGRADED, Answer, Result
 from course_utils.grading.options import Options
 from course_utils.grading.store import Store, Terms
@@ -28,8 +33,8 @@ Wanted = tuple[str, Answer | None]
 class Examiner(Protocol):
     """What examines answers: a `desk.Desk`."""
 
-    def examine(self, exercise_id: str, answer: Answer | None) -> Result:
-        """The verdict; None stands for nothing handed in."""
+    def examine(self, exercise_id: str, answer: Answer | None, alone: bool = False) -> Result:
+        """The verdict; None stands for nothing handed in. `alone`: a second look, with twice the time."""
 
 
 class Stopped(GradingError):
@@ -96,19 +101,23 @@ class Examination:
         return key in self._results
 
     def _examine_new(self, new: dict[str, Wanted]) -> None:
-        pool = ThreadPoolExecutor(self.options.jobs, thread_name_prefix="grading")
+        try:
+            self._examine_side_by_side(new, self.options.jobs)
+            slow = {key: wanted for key, wanted in new.items() if key not in self._results}
+            if slow:
+                self._examine_side_by_side(slow, 1, alone=True)
+        except KeyboardInterrupt:
+            kept = sum(key in self._results for key in new)
+            raise Stopped(f"Stopped: {kept} of {len(new)} answers are graded, and kept.") from None
+
+    def _examine_side_by_side(self, new: dict[str, Wanted], jobs: int, alone: bool = False) -> None:
+        pool = ThreadPoolExecutor(jobs, thread_name_prefix="grading")
         done: queue.SimpleQueue[Future] = queue.SimpleQueue()
-        futures: list[Future] = []
         try:
             self._desk = self._desk or self._open.enter_context(self._open_desk(self.terms, self.options))
             for key, wanted in new.items():
-                futures.append(pool.submit(self._examined, key, *wanted))
-                futures[-1].add_done_callback(done.put)
+                pool.submit(self._examined, key, *wanted, alone).add_done_callback(done.put)
             self._follow(done, len(new))
-        except KeyboardInterrupt:
-            self._stop(pool)
-            kept = sum(not future.cancelled() and future.result() for future in futures)
-            raise Stopped(f"Stopped: {kept} of {len(new)} answers are graded, and kept.") from None
         except BaseException:
             self._stop(pool)
             raise
@@ -134,21 +143,20 @@ class Examination:
         self._open.close()
         pool.shutdown()
 
-    def _examined(self, key: str, exercise_id: str, answer: Answer | None) -> bool:
-        """Whether there is a result, which is kept; there is one whatever happens, until all is stopped."""
+    def _examined(self, key: str, exercise_id: str, answer: Answer | None, alone: bool) -> None:
+        """None; a result is kept whatever happens, unless all is stopped, or it is to have a second look."""
         if self._stopped.is_set():
-            return False
+            return
         try:
             # Notes are on one student's notebook; the result is of all that gave this answer.
-            result = self._desk.examine(exercise_id, answer and replace(answer, notes=()))
+            result = self._desk.examine(exercise_id, answer and replace(answer, notes=()), alone)
         except BaseException as error:
             result = self._fault(exercise_id, answer, error)
-        if self._stopped.is_set():
-            return False
-        self._results[key] = result
+        if self._stopped.is_set() or (result.outcome == Outcome.TIMED_OUT and not alone):
+            return
         if result.outcome != UNGRADED:
             self.store.write(key, result)
-        return True
+        self._results[key] = result
 
     def _fault(self, exercise_id, answer, error):
         exercise = catalogue.find(exercise_id)

@@ -6,6 +6,7 @@ import io
 import json
 import signal
 import threading
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -15,6 +16,7 @@ from rich.console import Console
 from course_utils.errors import CourseError, GradingError
 from course_utils.grading import batch as batches
 from course_utils.grading import pages, report, store
+from course_utils.grading.desk import OVERHEAD, Desk
 from course_utils.grading.examination import Stopped
 from course_utils.grading.model import UNGRADED, Answer, Notebook, Submission
 from course_utils.grading.options import Options, cores, size, words
@@ -206,12 +208,58 @@ def test_a_fault_of_the_grader_is_one_result_flagged_and_tried_again(run, desk):
     assert table(run.out)["ada"]["total"] == "7"
     assert "ZeroDivisionError: in the grader itself" in (run.out / "faults.txt").read_text()
     desk.examined = []
-    desk.examine = lambda exercise_id, answer: FakeDesk.examine(
+    desk.examine = lambda exercise_id, answer, alone: FakeDesk.examine(
         desk, exercise_id, replace(answer, source="right")
     )
     run(submissions)
     assert len(desk.examined) == 1
     assert table(run.out)["linus"]["total"] == "4" and not (run.out / "faults.txt").exists()
+
+
+def test_what_timed_out_is_examined_once_more_when_all_others_are_done(run, desk):
+    slow = [handed_in("slow", {LOSS: "slow", L2: "endless"}), *CLASS]
+    batch = run(slow, jobs=3)
+    assert [result.outcome for result in batch.graded[0].results] == ["passed", "timed out", "not attempted"]
+    assert sorted(desk.alone) == [(LOSS, "slow"), (L2, "endless")]
+    assert sorted(desk.examined[-2:]) == sorted(desk.alone) and len(desk.examined) == 9 + 2
+    desk.examined = []
+    run(slow)
+    assert desk.examined == []
+
+
+def test_a_second_look_is_taken_with_nothing_beside_it(run, desk):
+    beside, at_once, lock = [], [], threading.Lock()
+    examine = desk.examine
+
+    def watched(exercise_id, answer, alone):
+        with lock:
+            at_once.append(exercise_id)
+        time.sleep(0.02)  # so that two at a time would meet
+        result = examine(exercise_id, answer, alone)
+        with lock:
+            beside.extend([len(at_once)] if alone else [])
+            at_once.remove(exercise_id)
+        return result
+
+    desk.examine = watched
+    run([handed_in("slow", {LOSS: "slow", L2: "endless", UNEVEN: "endless"}), *CLASS], jobs=3)
+    assert beside == [1, 1, 1]
+
+
+def test_a_second_look_has_twice_the_time():
+    class Runs(Exception):
+        pass
+
+    class Runner:
+        def run(self, job, seconds):
+            raise Runs(job["seconds"], seconds - OVERHEAD)
+
+    def given(**how):
+        with pytest.raises(Runs) as ran:
+            Desk(Runner(), 7, timeout=9.0).examine(LOSS, Answer(LOSS, "def compute_loss(): pass"), **how)
+        return ran.value.args
+
+    assert given() == (9.0, 9.0) and given(alone=True) == (18.0, 18.0)
 
 
 def test_a_full_disk_ends_the_batch_with_its_own_error(run, monkeypatch):
@@ -286,12 +334,12 @@ class StoppableDesk(FakeDesk):
             finally:
                 self.ended.set()
 
-    def examine(self, exercise_id, answer):
+    def examine(self, exercise_id, answer, alone=False):
         if len(self.examined) >= self.after:
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             assert self.ended.wait(30)
             return FakeDesk.examine(self, exercise_id, Answer(exercise_id, "killed"))
-        return super().examine(exercise_id, answer)
+        return super().examine(exercise_id, answer, alone)
 
 
 def test_an_interrupt_keeps_what_is_done_and_a_second_run_goes_on(run, tmp_path, desk):

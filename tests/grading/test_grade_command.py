@@ -72,7 +72,7 @@ def test_each_mistake_reaches_the_student(graded):
 
     assert "ZeroDivisionError" in told("raises") and "Python cannot read the answer cell" in told("syntax")
     assert "ended Python itself" in told("exits")
-    assert "not come to its end after 15 seconds" in told("endless")
+    assert "not come to its end after 30 seconds" in told("endless")
     assert "mean" in (folder / "out" / "feedback" / "mean.html").read_text()
 
 
