@@ -32,13 +32,12 @@ from pathlib import Path
 from course_utils.cluster import pool
 from course_utils.cluster.zygote import die_with_parent
 from course_utils.errors import GradingError
-from course_utils.grading import landlock, linux, syscalls
+from course_utils.grading import landlock, linux, semaphores, syscalls
 
 # The strongest first. The third is Linux where namespaces are refused, the last is what other systems have.
 KINDS = ("namespaces", "namespaces without /proc", "process group with rules", "process group")
 NAMESPACES, NO_PROC, RULES, GROUP = KINDS
 TRY_DEADLINE = 120  # seconds for all kinds, on a very busy machine
-SHARED_MEMORY = "/dev/shm"  # where locks between processes live, which TensorFlow's collectives use
 FOLDER = "/answer"  # the one that an answer may write to: its working folder and its home
 SIZE = struct.Struct("!Q")  # before the text that comes back: how many bytes it has
 NOBODY = 65534
@@ -250,7 +249,9 @@ def _seal(ends: Ends, limits: Limits, user: int, folder: str, rules: bool = True
 
 def _confine(folder: str) -> list[str]:
     """What of the kernel's rules holds this process now, in words."""
-    files = folder != FOLDER and landlock.confine(_readable(), [folder, *_devices(), SHARED_MEMORY])
+    files = folder != FOLDER and landlock.confine(_readable(), [folder, *_devices()])
+    if files:
+        semaphores.install()  # the machine's shared memory is out of reach
     words = {"files by Landlock": files, "a filter of system calls": syscalls.refuse()}
     return [word for word, holds in words.items() if holds]
 
@@ -263,7 +264,7 @@ def _readable() -> list[str]:
         *(path for path in visible_folders() if path != str(package)),
         *parts,
         *SETTINGS,
-        "/proc",
+        "/proc",  # all of it: a rule cannot name what each process that comes later has of its own there
         *OWN_FILES,
     ]
 

@@ -1,5 +1,6 @@
 """What honest answers need of the sandbox."""
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -49,6 +50,46 @@ def start_programs():
 def use_processes():
     with multiprocessing.get_context("fork").Pool(2) as pool:
         return pool.map(abs, [-1, -2, -3])
+
+
+def use_locks():
+    """What became of each kind of lock, in this process and between two."""
+    forks = multiprocessing.get_context("fork")
+    lock, recursive, total, gate = forks.Lock(), forks.RLock(), forks.Value("i", 0), forks.Condition()
+    seen = ["taken" if lock.acquire() else "refused"]
+    seen.append("twice" if lock.acquire(timeout=0.01) else "not twice")
+    threading.Timer(0.05, lock.release).start()
+    seen.append("in time" if lock.acquire(timeout=10) else "too late")
+    with recursive, recursive:
+        seen.append("again by the same")
+
+    def count():
+        for _ in range(20):
+            with total:
+                total.value += 1
+
+    def wake():
+        with gate:
+            gate.notify_all()
+
+    _join([forks.Process(target=count) for _ in range(2)])
+    bounded = forks.BoundedSemaphore(2)
+    with contextlib.suppress(ValueError):
+        bounded.release()
+        bounded.release()
+    with gate:
+        waker = forks.Process(target=wake)
+        waker.start()
+        woken = gate.wait(10)
+    waker.join(10)
+    return [*seen, total.value, bounded.get_value(), "woken" if woken else "asleep"]
+
+
+def _join(processes):
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(10)
 
 
 def count_its_processes():

@@ -138,6 +138,23 @@ def test_landlock_keeps_it_out_of_other_files_and_processes(light, tmp_path):
         light.kind, light.entry = NAMESPACES, PAYLOADS
 
 
+def test_landlock_keeps_it_out_of_shared_memory_which_the_next_answer_would_find(light):
+    left = Path("/dev/shm", f"course-test-{os.getpid()}")
+    light.kind, light.entry = RULES, HOSTILE
+    try:
+        raw = light.run({"payload": "write", "arguments": [[str(left)]]})
+        if "Landlock" not in raw.means:
+            pytest.skip("this kernel has no Landlock")
+        assert value(raw) == []
+    finally:
+        light.kind, light.entry = NAMESPACES, PAYLOADS
+        left.unlink(missing_ok=True)
+
+
+def test_locks_of_multiprocessing_work_without_shared_memory(run):
+    assert value(run("use_locks")) == ["taken", "not twice", "in time", "again by the same", 40, 2, "woken"]
+
+
 def test_two_answers_at_once_do_not_see_each_other(light):
     counts = []
     threads = [
