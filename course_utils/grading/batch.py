@@ -23,11 +23,20 @@ from pathlib import Path
 from course_utils.errors import GradingError
 from course_utils.exercises import catalogue
 from course_utils.exercises.model import Outcome
-from course_utils.grading import late, overrides, writing
+from course_utils.grading import collecting, gradebook, late, overrides, writing
 from course_utils.grading import options as told
 from course_utils.grading.examination import Examination, Examiner, Watch
 from course_utils.grading.gradebook import lacks_points
-from course_utils.grading.model import Answer, Batch, BatchInfo, Graded, Notebook, Result, Submission
+from course_utils.grading.model import (
+    UNREADABLE,
+    Answer,
+    Batch,
+    BatchInfo,
+    Graded,
+    Notebook,
+    Result,
+    Submission,
+)
 from course_utils.grading.options import Options
 from course_utils.grading.overrides import ByHand
 from course_utils.grading.store import Store, Terms
@@ -38,13 +47,14 @@ OpenDesk = Callable[[Terms, Options], AbstractContextManager[Examiner]]
 def grade(path: Path, out: Path, options: Options | None = None, watch: Watch | None = None) -> Batch:
     """The batch of all submissions under `path`, graded and written into `out`.
 
-    Raises CourseError, before anything is graded, where an option, points by hand or the path are wrong;
+    Raises CourseError, before anything is graded, where an option, points by hand or the paths are wrong;
     `examination.Stopped` where the instructor stops it.
     """
-    from course_utils.grading import collecting, sandbox
+    from course_utils.grading import sandbox
 
     options = options or Options()
     _check(options)
+    _refuse_one_within_the_other(Path(path).resolve(), Path(out).resolve())
     submissions = collecting.collect(path, options.due)
     return grade_submissions(submissions, out, options, open_desk, watch, sandbox.means())
 
@@ -113,6 +123,16 @@ def _check(options: Options) -> late.Policy:
     return late.parse(options.late_policy) if options.late_policy else late.Policy()
 
 
+def _refuse_one_within_the_other(path: Path, out: Path) -> None:
+    """None; what we write would be taken for handed in by the next run, or lie among learners' files."""
+    if out.is_relative_to(path) or path.is_relative_to(out):
+        raise GradingError(
+            f"The submissions ({path.name}) and the folder for the grades ({out.name}) lie one in the other.",
+            cause="pages and grades would lie among what was handed in, and the next run would read them.",
+            cure="Give a folder beside the submissions, as in `course grade downloads --out grades`.",
+        )
+
+
 def _plan(submissions, store, options, out):
     exercises = _exercises(submissions, options)
     kept = store.remembered()
@@ -129,6 +149,7 @@ def _plan(submissions, store, options, out):
         by_hand=rows,
         notes=(
             *_lessons_met(submissions, exercises),
+            *_namesakes_told(submissions),
             *_by_hand_told(rows, by_hand_file),
             *_lateness_unknown(submissions, options),
         ),
@@ -174,6 +195,18 @@ def _by_hand_told(rows, path):
 def _lateness_unknown(submissions, options):
     if options.late_policy and not options.due and not any(each.days_late for each in submissions):
         yield "The late policy took nothing off: say when the work was due, `--due 2026-11-30T23:59`."
+    unknown = sum(collecting.UNKNOWN_WHEN in each.notes for each in submissions)
+    if options.late_policy and options.due and unknown:
+        yield (
+            f"When they handed in is not known for {unknown} of {len(submissions)} students: counted as in "
+            "time. The downloads of learning platforms tell it; for the others, take points off by hand."
+        )
+
+
+def _namesakes_told(submissions):
+    for name, keys in gradebook.namesakes((each.key, each.student) for each in submissions).items():
+        who = ", ".join(keys)
+        yield f"{len(keys)} students are called {name}: {who}. Look twice where you import grades."
 
 
 def _lessons_met(submissions, exercises):
@@ -266,11 +299,20 @@ def _graded(work: _Work, examination: Examination, policy: late.Policy, by_hand:
         days_late=submission.days_late,
         seconds=sum(result.seconds for result in results),
     )
+    if _status(submission, graded) == UNREADABLE:
+        why = [f"{notebook.name}: {notebook.error}" for notebook in submission.notebooks]
+        graded = replace(graded, results=tuple(_unread(result, why) for result in results))
     graded = overrides.apply(graded, by_hand)
     penalty = (
         policy.penalty(graded.earned, graded.possible, graded.days_late) if graded.total is None else 0.0
     )
     return replace(graded, penalty=penalty, status=_status(submission, graded))
+
+
+def _unread(result: Result, why: Sequence[str]) -> Result:
+    """The result with the true reason in place of "nothing to check yet"."""
+    told = " ".join(("Nothing that you handed in could be read, so there was no answer to look at.", *why))
+    return replace(result, message=told, try_this="Hand in the notebook itself, as Jupyter saves it: .ipynb.")
 
 
 def _notebook_notes(submission):
@@ -285,7 +327,7 @@ def _status(submission: Submission, graded: Graded) -> str:
     if any(result.outcome != Outcome.NOT_ATTEMPTED for result in graded.results):
         return "graded"
     if submission.notebooks and all(notebook.error for notebook in submission.notebooks):
-        return "unreadable"
+        return UNREADABLE
     lessons = {result.exercise_id[:2] for result in graded.results}
     return "graded" if lessons & _lessons(submission) else "nothing handed in"
 

@@ -14,6 +14,7 @@ from course_utils.grading.naming import Owner
 from course_utils.grading.walking import Found, walk
 
 LATE_AT_LEAST = 1.0  # days: what Canvas calls late, without saying how much
+UNKNOWN_WHEN = "When it was handed in is not known: counted as in time."
 MAX_OTHERS = 3  # files of a student that are no notebooks, where there is no notebook at all
 NBGRADER_OWN = {"source", "release", "autograded", "feedback"}
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?[ ]*(\S*)")
@@ -232,7 +233,7 @@ def _lateness(files, stamps, due):
     if told:
         return LATE_AT_LEAST, ["Canvas marks it as late, without saying how late: counted as one day."]
     unknown = due and not times and files and not any(owner.platform == "canvas" for owner, _ in files)
-    return 0.0, ["When it was handed in is not known: counted as in time."] * bool(unknown)
+    return 0.0, [UNKNOWN_WHEN] * bool(unknown)
 
 
 def _moment(text):

@@ -1,7 +1,7 @@
 """The gradebook as CSV: for people, for Canvas and for Moodle.
 
 The same results give the same bytes: there is no time and no date in it. A student whose work is not all
-graded has no total, so that nobody imports too few points by accident.
+graded, or could not be read, has no total, so that nobody imports too few points by accident.
 
 A cell that a spreadsheet would take for a formula gets an apostrophe in front: names and comments come from
 other people.
@@ -12,7 +12,7 @@ import html
 import io
 from collections.abc import Iterable, Sequence
 
-from course_utils.grading.model import UNGRADED, Batch, Graded, Result
+from course_utils.grading.model import UNGRADED, UNREADABLE, Batch, Graded, Result
 
 # Excel takes CSV for UTF-8 only where this stands in front; LibreOffice, pandas and R read it as well. The
 # files for Canvas and Moodle go without, as they are read by programs.
@@ -29,12 +29,15 @@ def gradebook(batch: Batch) -> str:
 def canvas(batch: Batch, assignment: str) -> str:
     """For *Grades, Import*; one assignment, which Canvas knows by its name or by "name (number)".
 
-    Canvas finds students by ID, which only its own downloads tell; else it asks who is who by name.
+    Canvas finds students by ID, which only its own downloads tell; else it asks who is who by name. Students
+    of one name and without an ID have their key behind it.
     """
+    names = _names(batch, "canvas")
     header = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", assignment]
     points = ["    Points Possible", "", "", "", "", number(batch.possible)]
     rows = [
-        [graded.student, graded.ids.get("canvas", ""), "", "", "", _total(graded)] for graded in batch.graded
+        [names[graded.key], graded.ids.get("canvas", ""), "", "", "", _total(graded)]
+        for graded in batch.graded
     ]
     return _csv([header, points, *rows])
 
@@ -48,7 +51,8 @@ def moodle(batch: Batch) -> str:
         *("Identifier", "Full name", "Grade", "Maximum Grade"),
         *("Last modified (grade)", "Feedback comments"),
     ]
-    return _csv([header, *(_worksheet_row(graded) for graded in batch.graded)])
+    names = _names(batch, "moodle")
+    return _csv([header, *(_worksheet_row(graded, names[graded.key]) for graded in batch.graded)])
 
 
 def number(points: float) -> str:
@@ -58,7 +62,7 @@ def number(points: float) -> str:
 
 def whole(graded: Graded) -> bool:
     """Whether every exercise has points, by the grader or by hand."""
-    return graded.total is not None or not any(map(lacks_points, graded.results))
+    return graded.total is not None or not any(_has_none(graded, result) for result in graded.results)
 
 
 def lacks_points(result: Result) -> bool:
@@ -67,28 +71,64 @@ def lacks_points(result: Result) -> bool:
 
 
 def summary(graded: Graded) -> list[str]:
-    """A line an exercise, and one on lateness, in words."""
-    lines = [_line(result) for result in graded.results]
+    """A line an exercise, or why nothing could be read, and one on lateness, in words."""
+    if graded.status == UNREADABLE:
+        by_hand = [_line(result) for result in graded.results if result.by_hand or result.comment]
+        return ["Nothing that you handed in could be read.", *graded.notes, *by_hand, *beside(graded)]
+    return [*map(_line, graded.results), *beside(graded)]
+
+
+def beside(graded: Graded) -> list[str]:
+    """What lateness took off, and the comment by hand on the whole, in words."""
+    lines = []
     if graded.penalty:
         lines.append(f"Late by {number(graded.days_late)} days: {number(graded.penalty)} points less.")
     return lines + ([graded.comment] if graded.comment else [])
 
 
+def namesakes(students: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Name → keys, for each name that several of these (key, name) read as; blanks and case aside."""
+    keys: dict[str, list[str]] = {}
+    names: dict[str, str] = {}
+    for key, name in students:
+        alike = " ".join(name.split()).casefold()
+        keys.setdefault(alike, []).append(key)
+        names.setdefault(alike, " ".join(name.split()))
+    return {names[alike]: several for alike, several in keys.items() if len(several) > 1}
+
+
+def _names(batch, platform):
+    """Key → name; with the key behind it for namesakes whom the platform's own number does not tell apart."""
+    alike = namesakes((graded.key, graded.student) for graded in batch.graded)
+    doubtful = {key for keys in alike.values() for key in keys}
+    return {
+        graded.key: f"{graded.student.strip()} [{graded.key}]"
+        if graded.key in doubtful and not graded.ids.get(platform)
+        else graded.student
+        for graded in batch.graded
+    }
+
+
 def _row(graded):
-    points = ["" if lacks_points(result) else number(result.points) for result in graded.results]
+    points = ["" if _has_none(graded, result) else number(result.points) for result in graded.results]
     return [
         *(graded.key, graded.student, *points),
         *(number(graded.penalty), _total(graded), number(graded.possible), graded.status, graded.comment),
     ]
 
 
-def _worksheet_row(graded):
+def _worksheet_row(graded, name):
     number_there = graded.ids.get("moodle", "")
     comments = "<br>".join(html.escape(line, quote=False) for line in summary(graded))
     return [
-        *(f"Participant {number_there}" if number_there else "", graded.student, _total(graded)),
+        *(f"Participant {number_there}" if number_there else "", name, _total(graded)),
         *(number(graded.possible), "-", comments),
     ]
+
+
+def _has_none(graded, result):
+    """Whether the result lacks points; where nothing could be read, only a hand gives any."""
+    return lacks_points(result) or (graded.status == UNREADABLE and not result.by_hand)
 
 
 def _total(graded):

@@ -5,13 +5,13 @@ https://gradescope-autograders.readthedocs.io/en/latest/specs/
 
 from typing import Any
 
-from course_utils.grading.gradebook import lacks_points, number, summary, whole
+from course_utils.grading.gradebook import beside, lacks_points, number, whole
 from course_utils.grading.model import Graded, Result
 
 
 def results(graded: Graded) -> dict[str, Any]:
     """The object that goes into results.json. Its score counts what lateness took off, and points by hand."""
-    notes = [*graded.notes, *summary(graded)[len(graded.results) :]]
+    notes = [*graded.notes, *beside(graded)]
     if not whole(graded):
         notes.append("Not everything could be graded yet; the score will change.")
     return {

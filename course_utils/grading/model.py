@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 UNGRADED = "could not be graded"  # an outcome beside those of exercises: a fault of ours, not of the answer
+UNREADABLE = "unreadable"  # the status of a student of whose files none could be read
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Ended(StrEnum):
     TIME = "out of time"
     MEMORY = "out of memory"
     PROCESSES = "too many processes"
+    DISK = "too much on disk"
     OUTPUT = "too much came back"
     BROKEN = "the sandbox could not be made"
 

@@ -420,6 +420,55 @@ def test_what_could_not_be_read_and_what_was_not_handed_in_differ(run):
     )
 
 
+def test_what_could_not_be_read_has_no_total_and_says_why_wherever_points_go(run):
+    unreadable = Submission("pdf", "P", (Notebook("x.ipynb", error="It is a PDF under another name."),))
+    run([*CLASS, unreadable])
+    row = table(run.out)["pdf"]
+    assert [row[name] for name in (LOSS, L2, UNEVEN, "total")] == [""] * 4
+    with open(run.out / "canvas.csv", encoding="utf-8", newline="") as file:
+        assert [line[-1] for line in csv.reader(file) if line[0] == "P"] == [""]
+    with open(run.out / "moodle.csv", encoding="utf-8", newline="") as file:
+        told = next(line for line in csv.DictReader(file) if line["Full name"] == "P")
+    assert told["Grade"] == "" and "x.ipynb: It is a PDF" in told["Feedback comments"]
+    assert "0 of 2" not in told["Feedback comments"]
+    tests = json.loads((run.out / "results" / "pdf.json").read_text())["tests"]
+    assert all("x.ipynb: It is a PDF" in test["output"] for test in tests) and len(tests) == 3
+    assert not any("Nothing to check yet" in test["output"] for test in tests)
+
+
+def test_points_by_hand_count_for_what_could_not_be_read(run):
+    unreadable = Submission("pdf", "P", (Notebook("x.ipynb", error="It is a PDF under another name."),))
+    run.out.mkdir()
+    by_hand = run.out / "overrides.csv"
+    by_hand.write_text(f"student,exercise,points,comment\npdf,{LOSS},1,Read on paper.\n")
+    run([*CLASS, unreadable])
+    assert (table(run.out)["pdf"][LOSS], table(run.out)["pdf"]["total"]) == ("1", "")
+    by_hand.write_text("student,exercise,points,comment\npdf,,5,Read on paper.\n")
+    run([*CLASS, unreadable])
+    assert table(run.out)["pdf"]["total"] == "5"
+
+
+def test_students_of_one_name_are_pointed_out(run):
+    twins = [handed_in("alice", {LOSS: "right"}, "alice"), handed_in("alice-2", {}, "Alice ")]
+    assert run([*CLASS, *twins]).notes == (
+        "2 students are called alice: alice, alice-2. Look twice where you import grades.",
+    )
+
+
+@pytest.mark.parametrize(
+    "path, out", [("s", "s/ada/out"), ("s", "s"), ("s/ada", "s"), ("s", "link")], ids=str
+)
+def test_grades_are_not_written_among_submissions(path, out, desk, tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "open_desk", desk.open)
+    notebooks.write(tmp_path / "s", "ada", {LOSS: "right"})
+    (tmp_path / "link").symlink_to(tmp_path / "s" / "ada")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(GradingError, match="lie one in the other"):
+        batches.grade(tmp_path / path, tmp_path / out, Options(seed=7))
+    assert sorted(tmp_path.rglob("*")) == before
+    batches.grade(tmp_path / "s", tmp_path / "s-out", Options(seed=7))
+
+
 def test_of_two_notebooks_the_later_counts_unless_it_is_empty(run):
     def twice(old, new):
         notebooks = [
@@ -460,6 +509,19 @@ def test_a_late_policy_without_a_time_when_it_was_due_is_pointed_out(run):
     assert "say when the work was due" in run(late_policy="1 point per day").notes[0]
     assert run(late_policy="1 point per day", due=datetime(2026, 11, 30)).notes == ()
     assert run([replace(CLASS[0], days_late=1.0)], late_policy="1 point per day").notes == ()
+
+
+def test_a_class_of_which_nobody_knows_when_it_handed_in_is_pointed_out(desk, tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "open_desk", desk.open)
+    for student in ("ada", "grace"):
+        notebooks.write(tmp_path / "s", student, {LOSS: "right"})
+    due = datetime(2026, 11, 28)
+
+    def notes(**options):
+        return batches.grade(tmp_path / "s", tmp_path / "out", Options(seed=7, **options)).notes
+
+    assert "not known for 2 of 2 students" in notes(late_policy="10% per day", due=due)[0]
+    assert notes() == ()
 
 
 # What it is told --------------------------------------------------------------------------------------------

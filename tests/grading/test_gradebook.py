@@ -101,6 +101,15 @@ def test_canvas_reads_its_five_columns_the_assignment_and_the_points_possible():
     ]
 
 
+def test_students_of_one_name_are_told_apart_by_key_unless_the_platform_knows_them():
+    twins = [graded("alice", "Alice"), graded("alice-2", "alice "), graded("b", "B")]
+    names = [row[0] for row in rows(gradebook.canvas(batch(*twins), "x"))[2:]]
+    assert names == ["Alice [alice]", "alice [alice-2]", "B"]
+    assert [row[1] for row in rows(gradebook.moodle(batch(*twins)))[1:]] == names
+    known = [graded("alice", "Alice", ids={"canvas": "1"}), graded("alice-2", "Alice", ids={"canvas": "2"})]
+    assert [row[0] for row in rows(gradebook.canvas(batch(*known), "x"))[2:]] == ["Alice", "Alice"]
+
+
 def test_moodle_reads_participant_grade_when_it_was_changed_and_feedback():
     header, row = rows(gradebook.moodle(batch(graded(ids={"moodle": "123"}, comment="See <me> & bring it"))))
     # Moodle's importer refuses a worksheet without these three.
