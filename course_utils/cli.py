@@ -453,6 +453,8 @@ def release(words, lessons, **how):
         )
     if made.archive:
         click.echo(f"{made.archive.name}: the same as an archive.")
+    if made.removed:
+        click.echo(f"{made.removed.name}, of another release, was removed. For one of this release: --zip.")
 
 
 @main.command("check-submission")

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_utils.errors import ReleaseError
+from course_utils.exercises import catalogue, proving
 from course_utils.grading import bundle, nbgrader_course
 from course_utils.notebooks import build, sources
 
@@ -27,12 +28,16 @@ LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the time of files in an archive: none that c
 
 @dataclass(frozen=True)
 class Release:
-    """A release that was written: where, its id, the names of its lessons, the archive if one was made."""
+    """A release that was written: where, its id, the names of its lessons, the archive if one was made.
+
+    `removed` is an archive of another release that lay beside it.
+    """
 
     path: Path
     id: str
     lessons: tuple[str, ...]
     archive: Path | None = None
+    removed: Path | None = None
 
 
 def release(
@@ -46,22 +51,27 @@ def release(
     """The release of these lessons (by number or name; none: all), written into the folder `out`.
 
     `zipped` also writes `out`.zip. With `nbgrader`, `out` becomes what nbgrader makes a release from instead:
-    the lessons *with solutions*. An earlier release in `out` is replaced, if nobody has changed it. All is
-    written or nothing. `root` is the course.
+    the lessons *with solutions*. An earlier release in `out` is replaced, if nobody has changed it; its
+    archive goes with it. All is written or nothing. `root` is the course.
 
-    Raises ReleaseError where `out` cannot be used or a notebook differs from its source, NotebookError for an
-    unknown lesson.
+    Raises ReleaseError where `out` cannot be used, a notebook differs from its source or an exercise is only
+    begun, NotebookError for an unknown lesson.
     """
     paths = sources.find(lessons, root / "notebooks")
-    out, archive = Path(out).resolve(), _archive(out) if zipped else None
+    out, archive = Path(out).resolve(), _archive(out)
     _refuse_our_own_folders(out, root.resolve())
+    _refuse_begun_exercises(paths)
     with _file_errors_told(out):
-        _refuse_what_is_not_ours(out, archive)
+        _refuse_what_is_not_ours(out, archive if zipped else None)
         name, files = _files(paths, nbgrader, root)
         _write(out, files)
-        if archive:
+        if zipped:
             _replace(archive, _zip(files, out.name))
-    return Release(out, name, tuple(path.stem for path in paths), archive)
+        stale = not zipped and _is_of_another(archive, files[MANIFEST])
+        if stale:  # or somebody hands it out for this one
+            archive.unlink()
+    lessons = tuple(path.stem for path in paths)
+    return Release(out, name, lessons, archive if zipped else None, archive if stale else None)
 
 
 def _files(paths, nbgrader, root):
@@ -114,6 +124,22 @@ def _refuse_our_own_folders(out, root):
     )
 
 
+def _refuse_begun_exercises(paths):
+    to_do = [
+        told
+        for path in paths
+        if path.stem[:2] in catalogue.lessons()
+        for exercise in catalogue.exercises_of(path.stem[:2])
+        for told in proving.still_to_do(exercise)
+    ]
+    if to_do:
+        more = f" (and {len(to_do) - 1} more)" if to_do[1:] else ""
+        raise ReleaseError(
+            f"An exercise is only begun, so it cannot be released. {to_do[0]}{more}",
+            cure="Write what is missing, or release other lessons: `course release OUT --lessons 04 05`.",
+        )
+
+
 def _refuse_what_is_not_ours(out, archive):
     if out.exists() and not out.is_dir():
         raise ReleaseError(f"{out.name} is a file.", cure="Give the name of a folder, new or empty.")
@@ -152,6 +178,14 @@ def _is_our_archive(path):
     return zipfile.is_zipfile(path) and any(
         name.count("/") == 1 and name.endswith(f"/{MANIFEST}") for name in zipfile.ZipFile(path).namelist()
     )
+
+
+def _is_of_another(archive, manifest):
+    """Whether it is an archive of a release, and not of the one with this manifest."""
+    if not archive.is_file() or not _is_our_archive(archive):
+        return False
+    with zipfile.ZipFile(archive) as held:
+        return manifest not in [held.read(name) for name in held.namelist() if name.endswith(f"/{MANIFEST}")]
 
 
 @contextlib.contextmanager

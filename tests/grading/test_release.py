@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -17,7 +18,7 @@ from click.testing import CliRunner
 
 from course_utils.cli import main
 from course_utils.errors import NotebookError, ReleaseError
-from course_utils.exercises import all_exercises
+from course_utils.exercises import all_exercises, catalogue
 from course_utils.grading import right_answers
 from course_utils.grading.release import release
 from course_utils.notebooks import build, sources
@@ -375,6 +376,36 @@ def test_an_earlier_release_is_replaced(course, tmp_path):
     assert first.id != second.id
     assert set(notebooks(second)) == {"04_loss_scaling"}
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_no_archive_of_another_release_stays_beside_it(course, tmp_path):
+    first = release(tmp_path / "r", ("03", "04"), root=course, zipped=True)
+    same = release(tmp_path / "r", ("03", "04"), root=course)
+    assert first.archive.exists() and (same.archive, same.removed) == (None, None)
+    other = release(tmp_path / "r", ("04",), root=course)
+    assert other.removed == first.archive and not first.archive.exists()
+
+
+def test_an_archive_that_is_no_release_stays_beside_it(course, tmp_path):
+    theirs = tmp_path / "r.zip"
+    with zipfile.ZipFile(theirs, "w") as archive:
+        archive.writestr("thesis.txt", "mine")
+    before = theirs.read_bytes()
+    assert release(tmp_path / "r", ("03",), root=course).removed is None
+    theirs.write_bytes(before[:40])
+    release(tmp_path / "r", ("03",), root=course)
+    assert theirs.read_bytes() == before[:40]
+
+
+def test_an_exercise_that_is_only_begun_is_not_released(course, tmp_path, monkeypatch):
+    first, *rest = catalogue.exercises_of("04")
+    begun = {"04": [replace(first, title="TODO: a title"), *rest]}
+    whole = catalogue.exercises_of
+    monkeypatch.setattr(catalogue, "exercises_of", lambda lesson: begun.get(lesson) or whole(lesson))
+    with pytest.raises(ReleaseError, match=f"only begun.*{first.id}: its title is still to be written"):
+        release(tmp_path / "r", ("03", "04"), root=course)
+    assert list(tmp_path.iterdir()) == []
+    release(tmp_path / "r", ("03",), root=course)
 
 
 @pytest.mark.parametrize("change", ["a notebook of their own", "an answer", "a file removed"])
