@@ -31,7 +31,13 @@ def grade(submissions: Path, out: Path, options: Options, console: Console | Non
 
 @contextlib.contextmanager
 def bar(console: Console) -> Iterator[Watch]:
-    """What to call with how many answers are examined and how many are to be; shown while the block runs."""
+    """What to call with how many answers are examined and how many are to be; shown while the block runs.
+
+    Where no terminal is, as in a log, it is a line for each tenth.
+    """
+    if not console.is_terminal:
+        yield _line_a_tenth(console)
+        return
     columns = (
         TextColumn("examining answers"),
         BarColumn(),
@@ -41,6 +47,19 @@ def bar(console: Console) -> Iterator[Watch]:
     with Progress(*columns, console=console, transient=True, speed_estimate_period=60) as progress:
         task = progress.add_task("", total=None, visible=False)
         yield lambda done, total: progress.update(task, completed=done, total=total, visible=True)
+
+
+def _line_a_tenth(console: Console) -> Watch:
+    told = None
+
+    def watch(done: int, total: int) -> None:
+        nonlocal told
+        tenth = (10 * done // total, total)
+        if tenth != told:
+            told = tenth
+            console.print(f"examining answers: {done} of {total}", highlight=False, soft_wrap=True)
+
+    return watch
 
 
 def end(batch: Batch, out: Path, console: Console) -> None:

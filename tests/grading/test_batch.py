@@ -285,6 +285,16 @@ def test_what_is_printed_names_what_needs_a_hand_and_tells_programs(run, desk, m
     assert report.grade(run.out, run.out, Options(), console) == 0
 
 
+def test_a_log_has_a_line_for_each_tenth_that_is_examined():
+    console = Console(file=io.StringIO(), width=200)
+    with report.bar(console) as watch:
+        for done in (0, 0, 1, 1, 3, 9, 15, 29, 30):
+            watch(done, 30)
+    assert console.file.getvalue().splitlines() == [
+        f"examining answers: {done} of 30" for done in (0, 3, 9, 15, 29, 30)
+    ]
+
+
 def test_a_page_that_cannot_be_made_stops_nothing(run, monkeypatch):
     made = pages.student
 
