@@ -5,15 +5,19 @@ bytes, handed on as they are. When it dies, the kernel kills what it keeps.
 """
 
 import contextlib
+import itertools
 import json
+import math
 import os
 import select
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from multiprocessing import connection
 from pathlib import Path
@@ -36,6 +40,8 @@ TICK = 0.02  # seconds between two looks
 SETUP_DEADLINE = 60  # seconds until an answer is sealed in, on a very busy machine
 PRINTED = 20_000  # bytes of what is printed that are kept
 CHUNK = 1 << 20
+FILES = 20_000  # that an answer may have, as in the sandbox's own file system
+DISK_EVERY = 0.25  # seconds between two looks at least
 IMPORTED = 650 << 20  # bytes that TensorFlow takes in a process which has only imported it
 
 
@@ -154,6 +160,10 @@ class _Namespaces:
             return [_Process(name, self.proc) for name in names]
         return [_Process(f"/proc/{pid}") for pid in _descendants(self.pid)]
 
+    def fills_disk(self, most: int) -> bool:
+        """Never: its file system is of that size."""
+        return False
+
     def exit_code(self) -> int | None:
         """Unknown from here; the first process says it."""
 
@@ -193,6 +203,16 @@ class _Group:
     def processes(self) -> list["_Process"]:
         return [_Process(f"/proc/{pid}") for pid in self.kin(os.getpid())]
 
+    def fills_disk(self, most: int) -> bool:
+        """Whether its folder has more than `most` bytes or FILES files, with those deleted but still open."""
+        sizes = itertools.chain(_sizes(self.folder), _deleted(process.folder for process in self.processes()))
+        total = 0
+        for count, size in enumerate(sizes, 1):
+            total += size
+            if total > most or count > FILES:
+                return True
+        return False
+
     def exit_code(self) -> int | None:
         """That of the answer's first process, None while it runs."""
         with contextlib.suppress(ChildProcessError):
@@ -214,7 +234,40 @@ class _Group:
             self.exit_code()
 
     def clear_away(self) -> None:
+        for folder, inside, _ in os.walk(self.folder):
+            for path in (os.path.join(folder, name) for name in inside):
+                if not os.path.islink(path):
+                    with contextlib.suppress(OSError):
+                        os.chmod(path, 0o700)  # what an answer has locked could not be deleted
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _sizes(folder: str) -> Iterator[float]:
+    """Bytes on disk of each file; infinite for a folder that is locked, for who knows what it holds."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                    yield entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        yield from _sizes(entry.path)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        yield math.inf
+
+
+def _deleted(processes: Iterable[str]) -> Iterator[int]:
+    """Bytes on disk of files that have no name any more and are open in these, by their folders in /proc."""
+    seen = set()
+    for process in processes:
+        with contextlib.suppress(OSError):  # it has ended, or cannot be looked at; or there is no /proc
+            for number in os.listdir(f"{process}/fd"):
+                with contextlib.suppress(OSError):
+                    file = os.stat(f"{process}/fd/{number}")
+                    if stat.S_ISREG(file.st_mode) and not file.st_nlink and file.st_ino not in seen:
+                        seen.add(file.st_ino)
+                        yield file.st_blocks * 512
 
 
 class _Process:
@@ -294,7 +347,7 @@ class _Watch:
         self.broken = self.held_by = ""
         self.peak, self.shared = 0, max(cell.imported, _Process(f"/proc/{os.getpid()}").resident())
         self.began, self.started = time.monotonic(), None
-        self.next_look = self.next_measure = 0.0
+        self.next_look = self.next_measure = self.next_disk = 0.0
 
     def raw(self) -> Raw:
         """What became of it, once nothing of it is left."""
@@ -383,11 +436,21 @@ class _Watch:
         processes = self.cell.processes()
         if len(processes) > self.limits.processes:
             return Ended.PROCESSES
+        if now >= self.next_disk and self._fills_disk():
+            return Ended.DISK
         return Ended.MEMORY if self._memory(processes, now) > self.limits.memory else None
 
     def _too_long(self) -> bool:
         announced = sandbox.SIZE.unpack(self.text[: sandbox.SIZE.size])[0] if len(self.text) >= 8 else 0
         return max(announced, len(self.text) - sandbox.SIZE.size) > self.limits.output
+
+    def _fills_disk(self) -> bool:
+        """To look through many files takes a while: the more, the rarer."""
+        began = time.monotonic()
+        filled = self.cell.fills_disk(self.limits.disk)
+        now = time.monotonic()
+        self.next_disk = now + max(DISK_EVERY, 5 * (now - began))
+        return filled
 
     def _memory(self, processes: list, now: float) -> int:
         """Bytes of all together, exactly where it matters: to know them exactly takes a while."""

@@ -14,6 +14,7 @@ from course_utils.exercises.plain import NotPlain
 from course_utils.grading import control
 from course_utils.grading.model import UNGRADED, Answer, Ended, Line, Raw, Result
 
+UNREADABLE = ("SyntaxError", "IndentationError", "TabError")
 MAX_RETURNED = 2_000_000  # characters
 TAMPERED = "It changed how answers are looked at, or wrote its own result: see what it does."
 
@@ -88,16 +89,23 @@ def _judged(exercise, records, seed, missing, measured) -> Result:
         mistake=found.mistake,
         message=message,
         try_this=try_this,
-        about=found.about,
+        about="" if _is_undefined(exercise, records, seed) else found.about,
         lines=tuple(Line(line.label, *line.texts(), line.equal) for line in found.lines),
         where=found.where,
         **measured,
     )
 
 
+def _is_undefined(exercise, records, seed) -> bool:
+    """Whether an error came before there was an answer to run: it has nothing to do with any case."""
+    if len(records) < len(observing.cases_of(exercise, seed)):
+        return True
+    return records[0]["kind"] == "raised" and records[0]["type"] in UNREADABLE
+
+
 def _after_error(record, missing) -> tuple[str, str] | None:
     """Words for errors that come from how answers are taken out of a notebook; None for all others."""
-    if record["type"] in ("SyntaxError", "IndentationError", "TabError"):
+    if record["type"] in UNREADABLE:
         return (
             f"Python cannot read the answer cell. {record['type']}: {record['message']}",
             "Run the cell in the notebook, mend the line that Python points at, and hand in again.",
@@ -174,6 +182,11 @@ _WORDS = {
         Outcome.RAISED,
         "Your answer was stopped when it had started more processes or threads than it may.",
         "No exercise asks you to start processes yourself: take out `os.fork`, `subprocess` and the like.",
+    ),
+    Ended.DISK: (
+        Outcome.RAISED,
+        "Your answer was stopped when it had written more to disk than this exercise can need.",
+        "Look for a loop that writes without end; leave out what is written to disk if no one asks for it.",
     ),
     Ended.OUTPUT: (
         Outcome.FAILED,

@@ -227,6 +227,26 @@ def fill_disk():
     return written
 
 
+def fill_disk_slowly(how):
+    """A megabyte at a time, up to 100; then wait to be found."""
+    Path("inside").mkdir()
+    for number in range(100):
+        file = open(f"inside/file{number}", "wb")  # noqa: SIM115
+        file.write(b"x" * (1 << 20))
+        if how == "deleted but open":
+            file.flush()
+            kept.append(file)
+            os.remove(file.name)
+        else:
+            file.close()
+    if how == "locked":
+        Path("inside").chmod(0)
+    time.sleep(60)
+
+
+kept = []
+
+
 def fill_with_files():
     """One file after another, in memory that belongs to no process."""
     held = 0

@@ -10,12 +10,14 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from course_utils.grading import linux, runner, sandbox
+from course_utils.grading import keeper, linux, runner, sandbox
 from course_utils.grading.model import Ended
 from course_utils.grading.sandbox import GROUP, KINDS, NAMESPACES, NO_PROC, RULES, Limits
 
@@ -103,6 +105,29 @@ def test_a_fork_bomb_is_stopped(run):
 
 def test_memory_of_all_processes_together_is_limited(run):
     assert run("touch_memory", 3, entry=HOSTILE).ended == Ended.MEMORY
+
+
+@pytest.mark.parametrize("kind", [RULES, GROUP])
+@pytest.mark.parametrize("how", ["in plain sight", "locked", "deleted but open"])
+def test_disk_is_limited_where_the_folder_is_the_machines(light, kind, how):
+    light.kind, light.entry, light.limits = kind, HOSTILE, replace(LIMITS, disk=32 << 20)
+    try:
+        raw = light.run({"payload": "fill_disk_slowly", "arguments": [how]})
+        assert raw.ended == Ended.DISK
+        assert run_folders() == []
+    finally:
+        light.kind, light.entry, light.limits = NAMESPACES, PAYLOADS, LIMITS
+
+
+def test_the_number_of_files_is_limited_there_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(keeper, "FILES", 50)
+    (tmp_path / "inside").mkdir()
+    for number in range(49):
+        (tmp_path / "inside" / str(number)).touch()
+    answer = SimpleNamespace(folder=str(tmp_path), processes=list)
+    assert not keeper._Group.fills_disk(answer, 1 << 20)
+    (tmp_path / "one more").touch()
+    assert keeper._Group.fills_disk(answer, 1 << 20)
 
 
 def test_a_daemon_ends_with_its_answer(run):
