@@ -28,6 +28,11 @@ class _Course(click.Group):
         except CourseError as error:
             raise click.ClickException(str(error)) from None
         except ImportError as error:
+            if error.name in ("fcntl", "resource"):  # of Unix; only the sandbox cannot do without
+                raise click.ClickException(
+                    f"`course {context.invoked_subcommand}` needs Linux or macOS. What to do: on Windows, "
+                    "run it in WSL 2, which is Linux."
+                ) from None
             if not (error.name or "").startswith(__package__) or not _RELEASED.is_file():
                 raise
             raise click.ClickException(

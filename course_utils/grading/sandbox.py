@@ -136,9 +136,18 @@ def strongest() -> tuple[str, str]:
         command = [sys.executable, "-c", _TRY, json.dumps(sys.path), kind]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TRY_DEADLINE, cwd="/")
         if done.returncode == 0:
-            return kind, done.stdout.strip()
+            return kind, done.stdout.strip() + _why_not_stronger(said)
         said.append(f"{kind}: {(done.stdout + done.stderr).strip()[-300:]}")
     raise GradingError("No sandbox can be made on this machine.", cause=" · ".join(said))
+
+
+def _why_not_stronger(said: list[str]) -> str:
+    """In a few words, what the machine said to the strongest kind, if that was not to be had."""
+    if not said:
+        return ""
+    line = re.split(r"\n| \| ", said[0])[-1]
+    reason = re.sub(r"^.*?Error: (\[Errno .*?\] )?", "", line)
+    return f"; no stronger kind: {reason}"
 
 
 _TRY = """

@@ -301,7 +301,14 @@ def test_on_a_machine_that_refuses_it_takes_the_next_best(refused, kind):
         timeout=DEADLINE,
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
     )
-    assert said.stdout.strip() == kind, said.stderr
+    found, means = said.stdout.strip().split(": ", 1)
+    assert found == kind, said.stderr
+    assert ("no stronger kind: " in means) == (refused != "nothing")
+    reason = {
+        "/proc": "mount: Operation not permitted",
+        "user namespaces": "unshare: No space left on device",
+    }
+    assert reason.get(refused, "") in means
 
 
 LESSER_MACHINE = """
@@ -317,7 +324,7 @@ if sys.argv[1] == "user namespaces":
     Path("/proc/sys/user/max_user_namespaces").write_text("0")
 if sys.argv[1] == "/proc":  # as in a container: partly covered, so that a whole one may not be mounted
     linux.mount("tmpfs", "/proc/tty", "tmpfs")
-print(sandbox.strongest()[0])
+print(*sandbox.strongest(), sep=": ")
 """
 
 
@@ -361,3 +368,28 @@ def test_where_fork_is_not_safe_each_answer_has_a_process_of_its_own():
         assert spawning.run({"payload": "bomb"}).ended == Ended.PROCESSES
         assert value(spawning.run({"payload": "leave_a_daemon", "arguments": ["alive"]})) == "left"
     assert run_folders() == []
+
+
+@pytest.mark.parametrize("command", ["grade", "validate"])
+def test_on_windows_one_sentence_says_what_to_do(command, tmp_path):
+    (tmp_path / "in").mkdir()
+    notebook = tmp_path / "in" / "04.ipynb"
+    shutil.copy(REPOSITORY / "notebooks" / "04_loss_scaling.ipynb", notebook)
+    words = {
+        "grade": ["grade", notebook.parent, "--out", tmp_path / "out"],
+        "validate": ["validate", notebook],
+    }
+    program = (
+        "import sys; sys.modules |= {'fcntl': None, 'resource': None}; "
+        "from course_utils.cli import main; main()"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program, *map(str, words[command])],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+    )
+    assert said.returncode == 1
+    assert "run it in WSL 2" in " ".join(said.stderr.split())
+    assert "Traceback" not in said.stderr
