@@ -70,12 +70,13 @@ def observe(exercise: Exercise, answer: Any, seed: int = LEARNER_SEED, only: int
     if at_first_sight:
         return [at_first_sight] * len(cases)
     _load_lazy_modules(exercise)
+    look = exercise.observe  # taken now: an answer that gives the exercise another one changes nothing
     records: list[dict] = []
     ends = time.monotonic() + exercise.time_limit
     for case in cases:
         hung = bool(records) and records[-1]["kind"] == "timed out"
         left = ends - time.monotonic()
-        records.append(records[-1] if hung else _observe_case(exercise, answer, case, left))
+        records.append(records[-1] if hung else _observe_case(exercise, look, answer, case, left))
     return records
 
 
@@ -111,10 +112,10 @@ def _looked_at(exercise, answer):
     return {"kind": "unusable", "message": complaint} if complaint else None
 
 
-def _observe_case(exercise, answer, case, seconds_left):
+def _observe_case(exercise, look, answer, case, seconds_left):
     try:
         with time_limit(max(seconds_left, 0.01)):
-            seen = exercise.observe(answer, case)
+            seen = look(answer, case)
         return {"kind": "value", "value": plain(seen)}
     except TimeUp:
         stop_threads_inside(attempt.code_of(answer))

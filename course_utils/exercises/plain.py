@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import numpy as np
+from numpy import asarray, float32, generic, ndarray  # bound here: an answer may change NumPy's
 
 MAX_DEPTH = 8
 MAX_ITEMS = 20_000
@@ -28,7 +29,12 @@ def plain(value: Any) -> Any:
 
 def encode(value: Any) -> str:
     """Plain data as JSON text."""
-    return json.dumps(plain(value), default=_array_as_json)
+    return json.dumps(plain(value), default=array_as_json)
+
+
+def array_as_json(array: np.ndarray) -> dict:
+    """An array as JSON data, for an encoder."""
+    return {ARRAY: array.dtype.name, "shape": list(array.shape), "data": array.ravel().tolist()}
 
 
 def decode(text: str) -> Any:
@@ -91,19 +97,19 @@ def _plain(value, depth, budget):
 
 
 def _from_array(value, budget):
-    if not isinstance(value, np.ndarray | np.generic) and not callable(getattr(value, "numpy", None)):
+    if not isinstance(value, ndarray | generic) and not callable(getattr(value, "numpy", None)):
         raise NotPlain(
             f"Something of type {type(value).__name__} came back; the exercise needs numbers, text or "
             "lists of them."
         )
-    array = np.asarray(value if isinstance(value, np.ndarray | np.generic) else value.numpy())
+    array = asarray(value if isinstance(value, ndarray | generic) else value.numpy())
     if array.dtype.kind not in "biufSU" and array.dtype.name not in ("bfloat16", "object"):
         raise NotPlain(f"An array of {array.dtype.name} came back; the exercise needs one of numbers.")
     budget[0] -= array.size
     if budget[0] < 0:
         raise NotPlain(f"An array of {array.size:,} numbers came back, more than this exercise can need.")
     if array.dtype.name == "bfloat16":
-        array = array.astype(np.float32)
+        array = array.astype(float32)
     if array.ndim == 0 or array.dtype.kind in "SUO":
         return _plain(_text(array.tolist()), MAX_DEPTH, budget)
     return array
@@ -136,10 +142,6 @@ def _small(value):
             raise NotPlain("An integer of more than 128 bits came back.")
         return int(value)
     return float(value)
-
-
-def _array_as_json(array):
-    return {ARRAY: array.dtype.name, "shape": list(array.shape), "data": array.ravel().tolist()}
 
 
 def _array_from_json(parsed):

@@ -5,7 +5,7 @@ that answer has changed how answers are looked at. So it has where a number of o
 was.
 
 Both find what changes everything alike. Code that shares a process with its observer and goes about it with
-care cannot be found out from inside: `answers.look` names the means that it needs, for a person to read.
+care cannot be found out from inside: `looking.look` names the means that it needs, for a person to read.
 """
 
 import dataclasses
@@ -24,24 +24,25 @@ def idle(exercise: Exercise, seed: int = observing.LEARNER_SEED) -> dict:
     return observing.observe(exercise, _idle(exercise), seed, only=0)[0]
 
 
-def echo(exercise: Exercise, token: str) -> dict:
-    """What is seen of a number that goes with the job's token, on its way through observing."""
-    known = dataclasses.replace(exercise, cases=lambda random: [_number(token)], observe=lambda _, case: case)
-    return observing.observe(known, _idle(exercise) if exercise.is_function else 1)[0]
+def number(token: str) -> dict:
+    """A number that goes with the job's token, as a case: to be made before an answer is there to see it."""
+    return {"number": int(hashlib.sha256(token.encode()).hexdigest()[:12], 16)}
+
+
+def echo(exercise: Exercise, known: dict) -> dict:
+    """What is seen of a number that is `known`, on its way through observing."""
+    echoes = dataclasses.replace(exercise, cases=lambda random: [known], observe=lambda _, case: case)
+    return observing.observe(echoes, _idle(exercise) if exercise.is_function else 1)[0]
 
 
 def came_back(seen: dict | None, token: str) -> bool:
     """Whether the echo is the number that went in."""
-    return seen == {"kind": "value", "value": _number(token)}
+    return seen == {"kind": "value", "value": number(token)}
 
 
 def is_wrongly_right(exercise: Exercise, seen: dict, seed: int) -> bool:
     """Whether the idle function counted as right in the answer's process, and should not."""
     return _is_right(exercise, seen, seed) and not _may_be_right(exercise, seed)
-
-
-def _number(token):
-    return {"number": int(hashlib.sha256(token.encode()).hexdigest()[:12], 16)}
 
 
 @functools.lru_cache(maxsize=1024)

@@ -57,7 +57,7 @@ class Desk:
         with _judging:
             _get_ready()
             result = verdicts.verdict(exercise, answer, raw, self.seed, token, program.missing)
-        return answers.flagged(result)
+        return answers.flagged(result, program)
 
 
 _judging = threading.Lock()  # known wrong answers run in this process, and TensorFlow is one for all

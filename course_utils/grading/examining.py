@@ -7,6 +7,7 @@ text, to be judged in another process: a line with the job's token, then the rec
 
 import functools
 import gc
+import importlib.util
 import linecache
 import os
 import sys
@@ -15,11 +16,11 @@ import traceback
 import types
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from course_utils.exercises import observing
 from course_utils.exercises.model import Exercise
-from course_utils.exercises.plain import encode
+from course_utils.exercises.plain import array_as_json, plain
 from course_utils.exercises.timelimit import TimeUp, time_limit
 from course_utils.grading import control
 from course_utils.grading.stripping import stripped
@@ -40,7 +41,10 @@ def prepare(job: dict[str, Any]) -> Callable[[], str]:
     seconds = float(job.get("seconds") or exercise.time_limit)
     from course_utils import devices  # noqa: F401 (read now: it is needed inside)
 
-    examine = functools.partial(_examine, exercise, dict(job["program"]), seconds, job["token"])
+    # An iterator, so that no frame on the stack holds the exercise while the learner's cell runs.
+    given = iter([(exercise, _writer(job["token"]), control.number(job["token"]))])
+    asked = _Asked(exercise.id, exercise.name, exercise.signature, exercise.is_function)
+    examine = functools.partial(_examine, given, asked, dict(job["program"]), seconds)
     job.clear()  # whoever looks about in this process shall not find the seed
     gc.collect()
     return examine
@@ -85,48 +89,90 @@ class _Nothing:
         return ""
 
 
-def _examine(exercise, program, seconds, token) -> str:
+class _Asked(NamedTuple):
+    """What must be known of an exercise to define an answer to it."""
+
+    id: str
+    name: str
+    signature: str
+    is_function: bool
+
+
+def _examine(given, asked, program, seconds) -> str:
     _hide()
     _simulate_devices()
     started = time.monotonic()
-    answer, records = _defined(exercise, program, seconds)
+    answer, records = _defined(asked, program, seconds)
+    exercise, write, number = next(given)
     if records:
-        return _as_text(token, records)
-    return observed(exercise, answer, seconds, token, spent=time.monotonic() - started)
+        return write(records)()
+    return _observed(exercise, answer, seconds, write, number, time.monotonic() - started)
 
 
 def observed(exercise: Exercise, answer: Any, seconds: float, token: str, spent: float = 0) -> str:
     """The text that says what was seen of an answer, which took `spent` of its seconds to be defined."""
+    return _observed(exercise, answer, seconds, _writer(token), control.number(token), spent)
+
+
+def _observed(exercise, answer, seconds, write, number, spent):
     exercise = replace(exercise, time_limit=max(seconds - spent, 0.01))
     try:
         records = observing.observe(exercise, answer)
     except BaseException as error:  # of an interrupt, or of devices, that the answer made itself
         records = [_raised(error, "")]
     records = [{**r, "seconds": seconds} if r["kind"] == "timed out" else r for r in records]
-    return _as_text(token, records, **_controls(exercise, records, token))
+    written = write(records)  # text by now: nothing that the controls set off changes it
+    return written(**_controls(exercise, records, number))
 
 
-def _as_text(token, records, idle=None, echo=None):
-    return f"{token}\n{encode({'records': records, 'idle': idle, 'echo': echo})}"
-
-
-def _controls(exercise, records, token):
+def _controls(exercise, records, number):
     """What `control` sees, where the answer may be right."""
     if any(record["kind"] != "value" for record in records):
         return {}
     idle = control.idle(exercise) if exercise.is_function else None
-    return {"idle": idle, "echo": control.echo(exercise, token)}
+    return {"idle": idle, "echo": control.echo(exercise, number)}
+
+
+def _writer(token: str) -> Callable:
+    """What makes text of records, and gives what puts the controls' records behind them.
+
+    Made before there is an answer, of a JSON encoder that nobody else can lay hands on by an import. Records
+    and controls go through it alike, one at a time.
+    """
+    encoder = _private("json.encoder").JSONEncoder(default=array_as_json)
+
+    def as_text(record: dict | None) -> str:
+        return encoder.encode(plain(record))
+
+    def write(records: list[dict]) -> Callable[..., str]:
+        start = f'{token}\n{{"records": [{", ".join([as_text(record) for record in records])}]'
+
+        def whole(idle: dict | None = None, echo: dict | None = None) -> str:
+            return f'{start}, "idle": {as_text(idle)}, "echo": {as_text(echo)}}}'
+
+        return whole
+
+    return write
+
+
+def _private(name: str) -> types.ModuleType:
+    """A copy of a module, apart from the one that an import gives."""
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 # --- the answer, defined
 
 
-def _defined(exercise, program, seconds) -> tuple[Any, list]:
+def _defined(asked: _Asked, program, seconds) -> tuple[Any, list]:
     """The answer and no records; or nothing, and the records of an answer that could not be defined."""
     module = types.ModuleType("__main__")
     module.display = print  # what a notebook has besides Python's own
     sys.modules["__main__"] = module
-    file = f"your answer to {exercise.id}"
+    file = f"your answer to {asked.id}"
     error: BaseException | None = None
     try:
         with time_limit(seconds):
@@ -136,12 +182,12 @@ def _defined(exercise, program, seconds) -> tuple[Any, list]:
         return None, [{"kind": "timed out", "seconds": seconds}]
     except BaseException as raised:
         error = raised
-    if exercise.name in vars(module):
+    if asked.name in vars(module):
         # A line after the definition failed, such as a try-out: the definition stands, as in a notebook.
-        return vars(module)[exercise.name], []
+        return vars(module)[asked.name], []
     if error is not None:
         return None, [_raised(error, _place(error, file))]
-    return None, [{"kind": "unusable", "message": _nothing_defined(exercise)}]
+    return None, [{"kind": "unusable", "message": _nothing_defined(asked)}]
 
 
 def _run(source, file, module):
@@ -150,10 +196,10 @@ def _run(source, file, module):
     exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
 
 
-def _nothing_defined(exercise):
-    what = "function" if exercise.is_function else "value"
-    start = f"def {exercise.signature}:" if exercise.is_function else f"{exercise.name} = …"
-    return f"The answer cell defines no {what} {exercise.name}. It should hold `{start}`, spelt like this."
+def _nothing_defined(asked):
+    what = "function" if asked.is_function else "value"
+    start = f"def {asked.signature}:" if asked.is_function else f"{asked.name} = …"
+    return f"The answer cell defines no {what} {asked.name}. It should hold `{start}`, spelt like this."
 
 
 def _raised(error, where):

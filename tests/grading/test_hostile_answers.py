@@ -6,6 +6,7 @@ this test) are given it, so that only the way in is wrong.
 
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from course_utils.exercises import find
 from course_utils.exercises.observing import LEARNER_SEED, cases_of, to_text
 from course_utils.exercises.plain import plain
+from course_utils.grading.model import Answer
 from tests.grading.desk_parts import SEED, answer, examine, reference, with_body
 
 BYTES, LOSS, WORKERS, STEPS = "03.bytes_per_worker", "04.compute_loss", "16.workers_for", "08.steps_per_epoch"
@@ -233,7 +235,64 @@ def test_a_result_of_the_answers_own_in_place_of_the_text_is_noticed(runner):
             frame = frame.f_back
         return 0
     """
-    assert "was not seen as what it is" in earns_nothing(runner, with_body(BYTES, body)).message
+    assert earns_nothing(runner, with_body(BYTES, body)).look
+
+
+def wrong_with(before):
+    """A wrong answer, with code that runs before it is defined."""
+    source = textwrap.dedent(before) + "\n" + with_body(BYTES, "return 0").source
+    return answer(BYTES, source + "bytes_per_worker.mine = True")
+
+
+def test_a_json_module_that_writes_the_right_records_is_not_asked(runner):
+    # It spares the controls, of which it knows what they look like.
+    before = f"""
+        import itertools, json
+        right, real = itertools.cycle(json.loads({right_records(BYTES, SEED)!r})), json.JSONEncoder.encode
+        def encode(self, thing):
+            is_answer = isinstance(thing, dict) and thing.get("kind") == "value"
+            return real(self, next(right) if is_answer and "number" not in thing["value"] else thing)
+        json.JSONEncoder.encode = encode
+        json.dumps = lambda thing, **options: encode(json.JSONEncoder(), thing)
+    """
+    result = earns_nothing(runner, wrong_with(before))
+    assert "changed" not in result.message, "it reached what was sent"
+    assert any("json.dumps" in sentence for sentence in result.look)
+
+
+STACK = """
+    import traceback
+    def _swap(right=iter({right!r})):
+        for frame, _ in traceback.walk_stack(None):
+            for thing in list(getattr(frame, "f_" + "locals").values()):
+                if "observe" in getattr(thing, "__dict__", ()):
+                    real = vars(thing)["observe"]
+                    vars(thing)["observe"] = lambda answer, case, real=real: (
+                        next(right) if getattr(answer, "mine", 0) else real(answer, case))
+"""
+
+
+@pytest.mark.parametrize("when", ["when it is defined", "when it is called"])
+def test_an_exercise_on_the_stack_gets_no_other_eyes(runner, when):
+    right = [plain(find(BYTES).expected(case)) for case in cases_of(find(BYTES), SEED)]
+    before = textwrap.dedent(STACK).format(right=right)
+    given = wrong_with(before + "_swap()\n" * (when == "when it is defined"))
+    if when == "when it is called":
+        given = answer(BYTES, given.source.replace("return 0", "_swap()\n    return 0"))
+    result = earns_nothing(runner, given)
+    assert "cases right" not in result.about, "the later cases were seen with its eyes"
+    assert any("traceback" in sentence for sentence in result.look)
+    assert any("f_locals, as text" in sentence for sentence in result.look)
+
+
+def test_what_is_done_in_another_cell_is_shown_and_looked_at(runner):
+    right = [plain(find(BYTES).expected(case)) for case in cases_of(find(BYTES), SEED)]
+    helpers = textwrap.dedent(STACK).format(right=right)
+    given = wrong_with("_swap()")
+    given = Answer(BYTES, given.source, imports="import traceback", helpers=helpers)
+    result = earns_nothing(runner, given)
+    assert "def _swap" in result.source and "import traceback" in result.source
+    assert any("imports traceback" in sentence for sentence in result.look)
 
 
 def test_helpers_of_observing_that_always_give_the_right_result_are_noticed(runner):

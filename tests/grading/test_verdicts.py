@@ -32,7 +32,7 @@ def verdict(text, ended=Ended.FINISHED, **raw):
 
 def text_of(records, token=TOKEN, **more):
     parts = {"records": json.loads(to_text(records)), "idle": {"kind": "unusable", "message": "…"}}
-    parts |= {"echo": json.loads(to_text([control.echo(BYTES, TOKEN)]))[0], **more}
+    parts |= {"echo": json.loads(to_text([control.echo(BYTES, control.number(TOKEN))]))[0], **more}
     return f"{token}\n{json.dumps(parts)}"
 
 
@@ -102,9 +102,34 @@ def test_what_was_no_fault_of_the_answers_is_not_graded_and_shown_to_the_instruc
     assert result.outcome == UNGRADED and "no space left" in result.look[0]
 
 
+@pytest.mark.parametrize("kind", ["SyntaxError", "IndentationError", "NameError"])
+def test_an_error_before_there_is_an_answer_shows_no_case(kind):
+    raised = {"kind": "raised", "type": kind, "message": "…", "where": "line 2: x"}
+    result = verdict(text_of([raised]))
+    assert (result.outcome, result.about, result.where) == ("raised", "", "line 2: x")
+
+
+def test_an_answer_to_one_case_that_python_cannot_read_shows_no_case():
+    one = dataclasses.replace(BYTES, cases=lambda random: [{"about": "the case", "workers": 2}])
+    one = dataclasses.replace(one, expected=lambda case: 1, mistakes=[])
+    records = [{"kind": "raised", "type": "SyntaxError", "message": "…", "where": "line 2: x"}]
+    told = verdicts.verdict(one, ANSWER, Raw(Ended.FINISHED, text_of(records)), 1, TOKEN)
+    assert (told.outcome, told.about) == ("raised", "")
+
+
+def test_an_error_in_a_case_shows_the_case():
+    raised = {"kind": "raised", "type": "ZeroDivisionError", "message": "…", "where": "line 2: x"}
+    assert verdict(text_of([raised] * len(right()))).about
+
+
 def test_a_result_can_be_kept_as_json():
     result = verdict(text_of([{**record, "value": {"bytes sent": 1}} for record in right()]))
     assert result.lines and Result.from_json(json.loads(json.dumps(result.to_json()))) == result
+
+
+def test_plain_data_is_made_without_what_an_answer_can_change(monkeypatch):
+    monkeypatch.setattr(np, "asarray", lambda *_, **__: np.zeros(3))
+    assert plain(np.arange(3)).tolist() == [0, 1, 2]
 
 
 # --- whatever a hostile process sends instead of a value, the judge gives a verdict
