@@ -275,9 +275,10 @@ STACK = """
 @pytest.mark.parametrize("when", ["when it is defined", "when it is called"])
 def test_an_exercise_on_the_stack_gets_no_other_eyes(runner, when):
     right = [plain(find(BYTES).expected(case)) for case in cases_of(find(BYTES), SEED)]
-    before = textwrap.dedent(STACK).format(right=right)
-    given = wrong_with(before + "_swap()\n" * (when == "when it is defined"))
-    if when == "when it is called":
+    early = when == "when it is defined"
+    before = textwrap.dedent(STACK).format(right=right if early else right[1:])
+    given = wrong_with(before + "_swap()\n" * early)
+    if not early:
         given = answer(BYTES, given.source.replace("return 0", "_swap()\n    return 0"))
     result = earns_nothing(runner, given)
     assert "cases right" not in result.about, "the later cases were seen with its eyes"
