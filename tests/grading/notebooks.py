@@ -25,7 +25,7 @@ EXPECTED = {  # what each student should get for the three exercises
     "untouched": [0, 0, 0],
     "own-cell": [2, 0, 0],
     **{name: [0, 0, 0] for name in ANSWERS},
-    "no-notebook": [0, 0, 0],
+    "no-notebook": [None, None, None],  # nothing to read, so no points until a hand gives some
     "nothing": [0, 0, 0],
 }
 

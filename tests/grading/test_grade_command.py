@@ -35,7 +35,10 @@ def grade(*words):
 
 def points(out):
     with open(out / "gradebook.csv", encoding="utf-8-sig", newline="") as file:
-        return {row["key"]: [float(row[e]) for e in (LOSS, L2, UNEVEN)] for row in csv.DictReader(file)}
+        return {
+            row["key"]: [float(row[e]) if row[e] else None for e in (LOSS, L2, UNEVEN)]
+            for row in csv.DictReader(file)
+        }
 
 
 @pytest.fixture(scope="module")
