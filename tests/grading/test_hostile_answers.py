@@ -281,7 +281,8 @@ def test_an_exercise_on_the_stack_gets_no_other_eyes(runner, when):
     if not early:
         given = answer(BYTES, given.source.replace("return 0", "_swap()\n    return 0"))
     result = earns_nothing(runner, given)
-    assert "cases right" not in result.about, "the later cases were seen with its eyes"
+    honest = examine(runner, with_body(BYTES, "return 0"))
+    assert result.about == honest.about, "the later cases were seen with its eyes"
     assert any("traceback" in sentence for sentence in result.look)
     assert any("f_locals, as text" in sentence for sentence in result.look)
 
