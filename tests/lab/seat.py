@@ -44,6 +44,7 @@ def jupyterlab(folder: Path) -> Iterator[str]:
     notebooks = folder / "notebooks"
     shutil.copytree(sources.FOLDER, notebooks, ignore=shutil.ignore_patterns("source", ".*"))
     state = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("RUNTIME", "CONFIG", "DATA")}
+    state["COURSE_PROGRESS"] = str(folder / "progress.json")  # not the one in which other tests have passed
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(
             [sys.executable, "-c", _OPEN, str(notebooks), *_OPTIONS],
