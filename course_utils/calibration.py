@@ -50,11 +50,11 @@ class Calibration:
     def network(self, link=None, workers: int = 2) -> Network:
         """What a round of `workers` costs over `link`: the work of sending, the cable, the queue before it.
 
-        On the loopback there is no cable: a round is all work, and more workers than cores take turns at it
-        as they do at computing.
+        On the loopback there is no cable: to move the bytes is work, at which more workers than cores take
+        turns as they do at computing. The latency is mostly waiting to be woken, which many can do at a time.
         """
         turns = max(1.0, workers / max(2, self.cores))
-        work = Network(self.loopback.latency * turns, self.loopback.bandwidth / turns)
+        work = Network(self.loopback.latency, self.loopback.bandwidth / turns)
         if link is None:
             return work
         cable = 8 * self.slow.bandwidth / costmodel.bits_per_second(SLOW)  # what part of it gets used
