@@ -10,6 +10,7 @@ from typing import Any
 from course_utils.errors import ExerciseError
 from course_utils.exercises.catalogue import find
 from course_utils.exercises.model import Exercise
+from course_utils.exercises.needs import Statement, needed, statements
 
 
 def available(exercise: Exercise) -> bool:
@@ -22,9 +23,7 @@ def reference(exercise: Exercise) -> Any:
     _require(exercise)
     module = importlib.import_module(_module_name(exercise))
     if not hasattr(module, exercise.name):
-        raise ExerciseError(
-            f"{_module_name(exercise)} defines no {exercise.name}, which {exercise.id} needs."
-        )
+        raise _lacks(exercise)
     return getattr(module, exercise.name)
 
 
@@ -33,9 +32,11 @@ def reference_source(exercise_id: str) -> str:
     exercise = find(exercise_id)
     _require(exercise)
     text = Path(_spec(exercise).origin).read_text(encoding="utf-8")
-    chosen = _needed(ast.parse(text), exercise)
-    imports = [_segment(text, node) for node in chosen if isinstance(node, ast.Import | ast.ImportFrom)]
-    others = [_segment(text, node) for node in chosen if not isinstance(node, ast.Import | ast.ImportFrom)]
+    lines = text.splitlines()
+    imports, others = [], []
+    for statement in _needed(text, exercise):
+        kind = imports if isinstance(statement.node, ast.Import | ast.ImportFrom) else others
+        kind.append("\n".join(lines[statement.lines.start - 1 : statement.lines.stop - 1]))
     return "\n\n\n".join(["\n".join(imports)] * bool(imports) + others) + "\n"
 
 
@@ -59,33 +60,13 @@ def _require(exercise):
         )
 
 
-def _needed(tree, exercise):
+def _needed(text, exercise) -> list[Statement]:
     """The top-level statements that the answer needs, itself included, in the order of the file."""
-    defines = {name: node for node in tree.body for name in _names_bound(node)}
-    if exercise.name not in defines:
-        raise ExerciseError(
-            f"{_module_name(exercise)} defines no {exercise.name}, which {exercise.id} needs."
-        )
-    needed, open_names = [], [exercise.name]
-    while open_names:
-        node = defines.get(open_names.pop())
-        if node is not None and node not in needed:
-            needed.append(node)
-            open_names += [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
-    return sorted(needed, key=lambda node: node.lineno)
+    every = statements(text)
+    if not any(exercise.name in statement.binds for statement in every):
+        raise _lacks(exercise)
+    return needed(every, [exercise.name])
 
 
-def _names_bound(node):
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    if isinstance(node, ast.Assign | ast.AnnAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
-    return []
-
-
-def _segment(text, node):
-    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-    return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+def _lacks(exercise):
+    return ExerciseError(f"{_module_name(exercise)} defines no {exercise.name}, which {exercise.id} needs.")

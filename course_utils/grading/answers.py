@@ -12,10 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from course_utils.grading.looking import look
-from course_utils.grading.magics import python_of
-from course_utils.grading.model import Answer, Result
-from course_utils.grading.needs import (
+from course_utils.exercises.needs import (
     BUILT_IN,
     UNREADABLE,
     Statement,
@@ -24,6 +21,9 @@ from course_utils.grading.needs import (
     needed,
     statements,
 )
+from course_utils.grading.looking import look
+from course_utils.grading.magics import python_of
+from course_utils.grading.model import Answer, Result
 from course_utils.notebooks import sources
 
 ELSEWHERE = "# Run before it, from other cells of the notebook:"

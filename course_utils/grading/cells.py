@@ -17,10 +17,10 @@ from types import CodeType, FunctionType
 
 from course_utils.exercises import attempt, catalogue
 from course_utils.exercises.model import Exercise
+from course_utils.exercises.needs import UNREADABLE, names_bound, names_used
 from course_utils.grading.answers import release_cells
 from course_utils.grading.magics import parsed, python_of
 from course_utils.grading.model import Answer
-from course_utils.grading.needs import UNREADABLE, names_bound, names_used
 
 MAX_SOURCE = 100_000  # characters of one cell; the longest answer of the course has about 2,000
 MAX_PIECES = 10  # that a cell may have been cut into

@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from course_utils.grading.needs import UNREADABLE
+from course_utils.exercises.needs import UNREADABLE
 
 
 def look(source: str) -> tuple[str, ...]:

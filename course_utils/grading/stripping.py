@@ -19,7 +19,7 @@ import cloudpickle
 from course_utils.errors import ExerciseError
 from course_utils.exercises import observing
 from course_utils.exercises.model import Exercise, lazy, one_empty_case
-from course_utils.grading.needs import Statement, names_used, needed, statements
+from course_utils.exercises.needs import Statement, names_used, needed, statements
 
 LESSONS = "course_utils.exercises.lesson_"
 

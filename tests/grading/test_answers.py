@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from course_utils.exercises import all_exercises, model, reference_source
+from course_utils.exercises.needs import names_used, needed, statements
 from course_utils.grading.answers import flagged, program, release_cells
 from course_utils.grading.looking import look
 from course_utils.grading.model import Result
-from course_utils.grading.needs import names_used, needed, statements
 from tests.grading.desk_parts import answer, reference
 
 ID = "04.compute_loss"

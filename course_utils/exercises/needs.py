@@ -1,7 +1,7 @@
 """Which top-level statements of Python text a piece of code needs: by names, followed to their definitions.
 
-Used on both sides of an answer: of the lesson's exercises, only what observes an answer is loaded; of the
-released notebook, only what an answer uses is run before it.
+Used for a reference that has to stand alone, and in grading on both sides of an answer: of the lesson's
+exercises, only what observes an answer is loaded; of the released notebook, only what an answer uses is run.
 """
 
 import ast
