@@ -23,7 +23,7 @@ from multiprocessing import connection
 from pathlib import Path
 
 from course_utils.cluster import reports
-from course_utils.cluster.zygote import die_with_parent, kill_group
+from course_utils.cluster.zygote import die_with_parent, kill_group, start_as_leader
 from course_utils.errors import ClusterError, ConfigError
 
 IN_WORKER = "COURSE_WORKER"  # set in each worker's environment, to its name
@@ -63,13 +63,8 @@ class RemoteError:
 
 def main_forked(channel_fd: int, log_fd: int, zygote: int) -> int:
     """Be a worker that the zygote has just forked; returns the exit code."""
-    os.setsid()
-    die_with_parent()
-    if os.getppid() != zygote:
+    if not start_as_leader(log_fd, zygote):
         return 1
-    for target in (1, 2):
-        os.dup2(log_fd, target)
-    os.close(log_fd)
     return _serve(connection.Connection(channel_fd))
 
 

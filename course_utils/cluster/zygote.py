@@ -59,6 +59,18 @@ def die_with_parent() -> None:
     prctl(PR_SET_PDEATHSIG, 9)
 
 
+def start_as_leader(log_fd: int, zygote: int) -> bool:
+    """Whether the zygote still lives; its fork now leads a session, dies with it, and writes to the log."""
+    os.setsid()
+    die_with_parent()
+    if os.getppid() != zygote:
+        return False
+    for target in (1, 2):
+        os.dup2(log_fd, target)
+    os.close(log_fd)
+    return True
+
+
 def prctl(option: int, value: int) -> None:
     """Set a property of this process, where there is such a thing (Linux)."""
     if sys.platform == "linux":

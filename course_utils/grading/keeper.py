@@ -31,6 +31,7 @@ from course_utils.cluster.zygote import (
     die_with_parent,
     function_named,
     prctl,
+    start_as_leader,
 )
 from course_utils.grading import sandbox
 from course_utils.grading.model import Ended, Raw
@@ -47,13 +48,8 @@ IMPORTED = 650 << 20  # bytes that TensorFlow takes in a process which has only 
 
 def main_forked(channel_fd: int, log_fd: int, zygote: int) -> int:
     """Be the keeper that the warm process has just forked; returns the exit code."""
-    os.setsid()
-    die_with_parent()
-    if os.getppid() != zygote:
+    if not start_as_leader(log_fd, zygote):
         return 1
-    for target in (1, 2):
-        os.dup2(log_fd, target)
-    os.close(log_fd)
     serve(channel_fd)
     return 0
 
