@@ -19,7 +19,7 @@ import psutil
 
 from course_utils.exercises import catalogue
 from course_utils.grading.release import release
-from tests.grading.nbgraders_own import Nbgrader, Unreachable, install
+from tests.grading.nbgraders_own import Nbgrader, Unreachable, install, said_by
 
 from .measure import console, in_turn, print_ratios
 
@@ -122,13 +122,7 @@ def _grade(submitted, out, watch=lambda process: None):
     command = [sys.executable, "-m", "course_utils.cli", "grade", submitted, "--out", out, *TWO_CORES]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     watch(process)
-    try:
-        said, _ = process.communicate(timeout=LIMIT)
-    finally:
-        process.kill()
-        process.wait()
-    if process.returncode:
-        raise RuntimeError(f"course grade failed:\n{said}")
+    said_by(process, "course grade", LIMIT)
 
 
 def _totals(out):

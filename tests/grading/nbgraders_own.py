@@ -57,15 +57,7 @@ class Nbgrader:
 
     def run(self, *words: str, limit: float = 300) -> str:
         """What a command said; raises RuntimeError, with that, where it failed."""
-        process = self.start(*words)
-        try:
-            said, _ = process.communicate(timeout=limit)
-        finally:
-            process.kill()
-            process.wait()
-        if process.returncode:
-            raise RuntimeError(f"nbgrader {' '.join(words)} failed:\n{said}")
-        return said
+        return said_by(self.start(*words), f"nbgrader {' '.join(words)}", limit)
 
     def grades(self) -> dict[str, dict[str, float]]:
         """Student → id of the check cell → points, from its gradebook."""
@@ -88,6 +80,18 @@ class Nbgrader:
         # It calls programs of its environment by their bare names.
         kept["PATH"] = f"{self.python.parent}{os.pathsep}{os.environ['PATH']}"
         return kept | {"JUPYTER_PATH": str(own)} | {name: str(own / name.lower()) for name in folders}
+
+
+def said_by(process: subprocess.Popen, name: str, limit: float) -> str:
+    """What a command said until it ended; raises RuntimeError, with that and its `name`, where it failed."""
+    try:
+        said, _ = process.communicate(timeout=limit)
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode:
+        raise RuntimeError(f"{name} failed:\n{said}")
+    return said
 
 
 def install() -> Path:
