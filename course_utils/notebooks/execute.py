@@ -29,11 +29,16 @@ UNWANTED = ("TF_CONFIG", "TF_CPP_MIN_LOG_LEVEL")
 
 
 class CellFailed(NotebookError):
-    """A cell raised, ran out of time, or took its kernel with it; `.cell_id` says which, `.traceback` how."""
+    """A cell raised, ran out of time, or took its kernel with it; `.cell_id` says which, `.traceback` how.
+
+    Before an error's traceback stands what the cell had printed until then.
+    """
 
     def __init__(self, seen, *, cell_id="", traceback="", **parts):
         super().__init__(seen, **parts)
         self.cell_id, self.traceback = cell_id, traceback
+        if traceback:  # whoever shows the exception, such as pytest, shows this too
+            self.add_note(f"In cell {cell_id}:\n{traceback}" if cell_id else traceback)
 
 
 def execute(
@@ -110,7 +115,7 @@ def _run(notebook, output, work, parameters, deadline, said):
         raise CellFailed(
             f"{error.ename}: {_first_line(error.evalue)}",
             cell_id=deadline.cell_id,
-            traceback=_COLOUR.sub("", "\n".join(error.traceback)),
+            traceback=_printed(output, deadline.cell_id) + _COLOUR.sub("", "\n".join(error.traceback)),
         ) from None
     except CellTimeoutError:
         raise CellFailed(
@@ -147,6 +152,13 @@ def _kernel_manager(said):
             return await super().start_kernel(stdout=said, stderr=said, **options)
 
     return KernelManager
+
+
+def _printed(output, cell_id):
+    """What a cell of the notebook that papermill has saved wrote to its streams, a warning above all."""
+    saved = nbformat.read(output, as_version=4)
+    outputs = [o for cell in saved.cells if cell.id == cell_id for o in cell.get("outputs", ())]
+    return "".join(o.text for o in outputs if o.output_type == "stream")
 
 
 def _last_words(said, lines=30):

@@ -65,6 +65,17 @@ def test_a_cell_that_raises_is_named_with_its_traceback(write):
     assert "\x1b" not in caught.value.traceback
 
 
+def test_what_a_failed_cell_printed_and_warned_of_stands_before_its_traceback(write):
+    cell = 'import warnings\nprint("as far as this")\nwarnings.warn("not struck")\n1 / 0\n'
+    path = write(f"# %% [markdown]\n# # Bad\n\n# %%\nprint('elsewhere')\n\n# %%\n{cell}")
+    with pytest.raises(CellFailed) as caught:
+        run(path)
+    told = caught.value.traceback
+    assert told.index("as far as this") < told.index("ZeroDivisionError") > told.index("not struck")
+    assert "elsewhere" not in told
+    assert "as far as this" in caught.value.__notes__[0] and "In cell bad-3" in caught.value.__notes__[0]
+
+
 def test_a_lesson_that_takes_too_long_is_stopped_and_its_kernel_with_it(write):
     path = write("# %% [markdown]\n# # Long\n\n# %%\n1\n\n# %%\nimport threading\nthreading.Event().wait()\n")
     with pytest.raises(CellFailed, match=r"time limit of 4 s .*--time-limit") as caught:
