@@ -62,11 +62,17 @@ def judge(exercise: Exercise, records: list[dict], seed: int = LEARNER_SEED) -> 
         return _not_attempted(exercise)
     cases = cases_of(exercise, seed)
     records = [*records[: len(cases)], *[NOTHING] * (len(cases) - len(records))]
-    expected = [plain(exercise.expected(case)) for case in cases]
+    expected = _expected(exercise, seed)
     right = [_is_right(exercise, *each) for each in zip(records, expected, strict=True)]
     if all(right):
         return Verdict(exercise, Outcome.PASSED, message=_praise(len(cases)))
     return _failure(exercise, cases, records, expected, right, seed)
+
+
+@functools.lru_cache(maxsize=256)
+def _expected(exercise, seed):
+    """The right results of the cases of a seed; computed once, be it for a hundred answers."""
+    return tuple(plain(exercise.expected(case)) for case in cases_of(exercise, seed))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -4,17 +4,23 @@ For every exercise and seed, through the whole desk (sandbox, text, judge): the 
 answer in `also_right` must earn full points; each known wrong answer none. Wrong answers that fail under the
 name of another mistake are counted too. Exit code 0 if no verdict is wrong.
 
-The reference is handed in as a learner would, as source. The others are lambdas among the lesson's exercises:
-they are taken from there inside the sandbox.
+The reference is handed in as a learner would, as source. The others are lambdas among the lesson's
+exercises: they are taken from there inside the sandbox, a group of them in one, since a new process costs
+more than most of them. A verdict that comes out wrong so, and every one of a group that did not come to its
+end, is told once more in a sandbox of its own, as each answer of a class has one: that one counts.
 """
 
 import argparse
+import itertools
+import json
+import secrets
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.table import Table
@@ -22,15 +28,15 @@ from rich.table import Table
 from course_utils import devices
 from course_utils.exercises import all_exercises, find, reference_source
 from course_utils.exercises.model import Exercise
-from course_utils.grading import examining, stripping
-from course_utils.grading.desk import DEVICES, Desk
-from course_utils.grading.model import Answer, Result
+from course_utils.grading import examining, stripping, verdicts
+from course_utils.grading.desk import DEVICES, OVERHEAD, PATIENCE, Desk
+from course_utils.grading.model import Answer, Ended, Result
 from course_utils.grading.runner import Runner
 from tests.benchmarks.measure import console
 
-Which = (
-    tuple[str, int, int] | None
-)  # "right" or "wrong", the number of the answer, the variant; None: as source
+# "right" or "wrong", the number of the answer, the variant; None: as source
+Which = tuple[str, int, int] | None
+GROUP = 8  # answers that share a sandbox
 
 
 @dataclass(frozen=True)
@@ -63,16 +69,18 @@ class Verdict:
 
 
 def prepare(job: dict[str, Any]) -> Callable[[], str]:
-    """The entry in the sandbox: as in grading, but an answer with a number is one of the lesson's own."""
-    which = job.pop("which", None)
-    if which is None:
+    """The entry in the sandbox: as in grading, but a job with a group looks at the lesson's own answers."""
+    group = job.pop("group", None)
+    if group is None:
         return examining.prepare(job)
-    answer = _answer(find(job["exercise"]), which)
+    answers = [_answer(find(job["exercise"]), which) for which in group]
     exercise = stripping.stripped(job["exercise"], job["seed"])
 
     def examine() -> str:
         devices.simulate(DEVICES)
-        return examining.observed(exercise, answer, job["seconds"], job["token"])
+        return json.dumps(
+            [examining.observed(exercise, answer, job["seconds"], job["token"]) for answer in answers]
+        )
 
     return examine
 
@@ -81,13 +89,13 @@ def main(arguments: list[str]) -> int:
     """0 if no verdict was wrong."""
     options = _parser().parse_args(arguments)
     chosen = [e for e in all_exercises() if not options.only or e.id.startswith(tuple(options.only))]
-    started, verdicts = time.monotonic(), []
+    started, told = time.monotonic(), []
     with Runner(jobs=options.jobs, entry=f"{__spec__.name}:prepare") as runner:
         for seed in options.seeds or range(options.count):
             for exercise in chosen:
-                verdicts += _tell(exercise, seed, _verdicts(runner, exercise, seed, options.jobs))
-    _print_table(verdicts, time.monotonic() - started)
-    return int(any(verdict.is_wrong for verdict in verdicts))
+                told += _tell(exercise, seed, _verdicts(runner, exercise, seed, options.jobs))
+    _print_table(told, time.monotonic() - started)
+    return int(any(verdict.is_wrong for verdict in told))
 
 
 def _parser():
@@ -99,28 +107,50 @@ def _parser():
     return parser
 
 
-class _Taken:
-    """A runner whose jobs take the answer from the lesson's exercises."""
-
-    def __init__(self, runner: Runner, which: Which):
-        self.runner, self.which = runner, which
-
-    def run(self, job, seconds=None):
-        return self.runner.run({**job, "which": self.which}, seconds)
-
-
 def _verdicts(runner, exercise, seed, jobs) -> list[Verdict]:
-    def verdict(which):
-        desk = Desk(runner if which is None else _Taken(runner, which), seed)
-        answer = Answer(exercise.id, reference_source(exercise.id) if which is None else "…")
-        return Verdict(exercise, seed, which, desk.examine(exercise.id, answer))
-
+    every = list(_every(exercise))
+    groups = [every[start : start + GROUP] for start in range(0, len(every), GROUP)]
     with ThreadPoolExecutor(jobs) as threads:
-        return list(threads.map(verdict, _every(exercise)))
+        reference = threads.submit(_of_the_reference, runner, exercise, seed)
+        of_groups = threads.map(lambda group: _of_group(runner, exercise, seed, group), groups)
+        return [reference.result(), *itertools.chain.from_iterable(of_groups)]
+
+
+def _of_the_reference(runner, exercise, seed) -> Verdict:
+    answer = Answer(exercise.id, reference_source(exercise.id))
+    return Verdict(exercise, seed, None, Desk(runner, seed).examine(exercise.id, answer))
+
+
+def _of_group(runner, exercise, seed, group) -> list[Verdict]:
+    """A verdict for each of a group; each alone where that did not come to its end, or where one is wrong."""
+    told = _examined(runner, exercise, seed, group)
+    if len(group) == 1:
+        return told
+    return [
+        verdict if verdict and not verdict.is_wrong else _of_group(runner, exercise, seed, [which])[0]
+        for verdict, which in zip(told or [None] * len(group), group, strict=True)
+    ]
+
+
+def _examined(runner, exercise, seed, group) -> list[Verdict]:
+    """What the desk says to answers that share a sandbox; nothing where several did not come to their end."""
+    token, seconds = secrets.token_hex(16), PATIENCE * exercise.time_limit
+    job = {"exercise": exercise.id, "seed": seed, "token": token, "seconds": seconds, "group": group}
+    raw = runner.run(job, seconds * len(group) + OVERHEAD)
+    texts = json.loads(raw.text) if raw.ended is Ended.FINISHED else [raw.text] * (len(group) == 1)
+    with _judging:
+        devices.simulate(DEVICES)
+        results = [
+            verdicts.verdict(exercise, Answer(exercise.id, "…"), replace(raw, text=text), seed, token)
+            for text in texts
+        ]
+    return [Verdict(exercise, seed, which, result) for which, result in zip(group, results, strict=False)]
+
+
+_judging = threading.Lock()  # as at the desk: TensorFlow is one for all threads of this process
 
 
 def _every(exercise) -> Iterator[Which]:
-    yield None
     yield from (("right", number, 0) for number in range(len(exercise.also_right)))
     for number, mistake in enumerate(exercise.mistakes):
         yield from (("wrong", number, variant) for variant in range(len(mistake.answers)))
@@ -131,23 +161,23 @@ def _answer(exercise, which):
     return exercise.also_right[number] if kind == "right" else exercise.mistakes[number].answers[variant]
 
 
-def _tell(exercise, seed, verdicts):
+def _tell(exercise, seed, told):
     """The verdicts, with a line for each that is not as it should be."""
-    wrong = [verdict for verdict in verdicts if verdict.is_wrong]
-    misnamed = [verdict for verdict in verdicts if verdict.is_misnamed and not verdict.is_wrong]
-    counts = f"{len(verdicts)} verdicts, {len(wrong)} wrong, {len(misnamed)} under another name"
+    wrong = [verdict for verdict in told if verdict.is_wrong]
+    misnamed = [verdict for verdict in told if verdict.is_misnamed and not verdict.is_wrong]
+    counts = f"{len(told)} verdicts, {len(wrong)} wrong, {len(misnamed)} under another name"
     console.print(f"seed {seed}, {exercise.id}: {counts}", markup=False)
     for verdict in [*wrong, *misnamed]:
         console.print(f"  {verdict}", markup=False)
-    return verdicts
+    return told
 
 
-def _print_table(verdicts, seconds):
+def _print_table(told, seconds):
     table = Table(title=f"Verdicts, in {seconds:.0f} s", title_justify="left")
     for heading in ("lesson", "right answers", "wrong answers", "wrong verdicts", "under another name"):
         table.add_column(heading, justify="left" if heading == "lesson" else "right")
-    for lesson in [*sorted({verdict.exercise.lesson for verdict in verdicts}), "all"]:
-        mine = [v for v in verdicts if lesson in (v.exercise.lesson, "all")]
+    for lesson in [*sorted({verdict.exercise.lesson for verdict in told}), "all"]:
+        mine = [v for v in told if lesson in (v.exercise.lesson, "all")]
         kinds = Counter("wrong" if v.which and v.which[0] == "wrong" else "right" for v in mine)
         counts = (
             kinds["right"],

@@ -176,3 +176,11 @@ def test_the_judge_gives_a_verdict_on_anything(exercise):
             )
             if mistake.recognises:
                 judging._asked(mistake, cases, records, expected)
+
+
+def test_right_results_are_computed_once_for_many_answers():
+    seen = []
+    exercise = dataclasses.replace(BYTES, expected=lambda case: seen.append(case) or BYTES.expected(case))
+    assert all(judging.judge(exercise, right(), seed=1).passed for _ in range(3))
+    assert len(seen) == len(cases_of(BYTES, 1))
+    assert not judging.judge(exercise, right(seed=1), seed=2).passed  # another seed, other right results
