@@ -35,9 +35,10 @@ $(READY): requirements.lock pyproject.toml
 run: $(READY)
 	@$(BIN)/course run
 
-# Proves the whole course. `make JOBS=2 test` runs two files of tests at a time: quicker, and harder to read when something fails.
+# Proves the whole course, two files of tests at a time. `make JOBS=1 test` takes one after the other, and says how long each file took.
+JOBS ?= 2
 test: $(READY)
-	@$(BIN)/python -m pytest $(if $(JOBS),-n $(JOBS) --dist loadfile)
+	@$(BIN)/python -m pytest $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --durations=25)
 
 lab: $(READY)
 	@$(BIN)/course lab

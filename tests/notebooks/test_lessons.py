@@ -7,6 +7,7 @@ import pytest
 
 from course_utils.notebooks import build, lint, solve, sources
 
+TIME_LIMIT = 540  # seconds for a lesson; less than pytest gives a test, so that the cell is named
 LESSONS = pytest.mark.parametrize("path", sources.find(), ids=lambda path: path.stem)
 
 
@@ -29,6 +30,6 @@ def test_a_notebook_is_what_its_source_builds(path):
 
 @LESSONS
 def test_a_solved_lesson_passes_every_check(path):
-    outcomes = solve.outcomes(path)
+    outcomes = solve.outcomes(path, time_limit=TIME_LIMIT)
     assert outcomes
     assert set(outcomes.values()) == {"passed"}, outcomes
