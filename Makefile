@@ -38,7 +38,7 @@ run: $(READY)
 # Proves the whole course, two files of tests at a time. `make JOBS=1 test` takes one after the other, and says how long each file took.
 JOBS ?= 2
 test: $(READY)
-	@$(BIN)/python -m pytest $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --durations=25)
+	@$(BIN)/python -m pytest $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --durations=40)
 
 lab: $(READY)
 	@$(BIN)/course lab

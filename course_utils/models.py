@@ -102,6 +102,18 @@ def resnet50(
     return keras.Model(pixels, make.head(x, classes), name="resnet50")
 
 
+def application(name: str, size: int) -> keras.Model:
+    """A network of `keras.applications` by its name there, such as "MobileNetV3Small", to be trained anew.
+
+    For pictures (size, size, 3) of 0 to 255; it gives logits of the 1000 classes of ImageNet, has no trained
+    weights, and its BatchNormalization is synchronised. https://keras.io/api/applications/
+    """
+    model = getattr(keras.applications, name)(
+        input_shape=(size, size, 3), weights=None, classifier_activation=None
+    )
+    return synchronise_batch_norm(model)
+
+
 def synchronise_batch_norm(model: keras.Model) -> keras.Model:
     """The same model, every BatchNormalization of which asks all replicas for their sums from now on.
 

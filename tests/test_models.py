@@ -102,15 +102,23 @@ def test_residual_networks_start_from_their_seed():
     assert not np.array_equal(first[0], other[0])
 
 
-def test_every_normalisation_is_synchronised_if_asked_for():
-    def flags(model):
-        return {
-            layer.synchronized for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)
-        }
+def flags(model):
+    return {
+        layer.synchronized for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)
+    }
 
+
+def test_every_normalisation_is_synchronised_if_asked_for():
     assert flags(models.resnet_small()) == {True}
     inner = models.resnet_small(synchronized=False)
     assert flags(inner) == {False}
     outer = models.synchronise_batch_norm(keras.Sequential([keras.Input(models.IMAGE), inner]))
     assert flags(inner) == {True} and flags(keras.models.clone_model(inner)) == {True}
     assert outer.layers[0] is inner
+
+
+def test_an_application_gives_logits_of_untrained_weights_and_synchronises():
+    model = models.application("MobileNetV3Small", 64)
+    assert flags(model) == {True}
+    assert (model.input_shape, model.output_shape) == ((None, 64, 64, 3), (None, 1000))
+    assert any((model(np.zeros((1, 64, 64, 3), "float32"), training=False) < 0).numpy().ravel())

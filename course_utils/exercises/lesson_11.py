@@ -696,10 +696,16 @@ CHECKPOINT_INTERVAL = Exercise(
         Mistake(
             "the 2 forgotten",
             _interval(lambda write, between: math.sqrt(write * between)),
-            went_wrong="You are too often by the root of 2. On average *half* an interval is lost in a "
-            "failure, which is where the 2 comes from.",
+            went_wrong="Your interval is too short by the root of 2, so you save too often. On average "
+            "*half* an interval is lost in a failure, which is where the 2 comes from.",
             try_this="√(2 · write · time between failures)",
-            variants=[_interval(_young, 2**0.5)],
+        ),
+        Mistake(
+            "the 2 taken twice",
+            _interval(_young, 2**0.5),
+            went_wrong="Your interval is too long by the root of 2: the 2 is in it twice, so you save "
+            "too seldom.",
+            try_this="√(2 · write · time between failures)",
         ),
         Mistake(
             "no root",
@@ -717,7 +723,8 @@ CHECKPOINT_INTERVAL = Exercise(
         Mistake(
             "as often as it fails",
             _interval(lambda write, between: between),
-            went_wrong="That is the time between two failures itself. Half of it would be lost every time.",
+            went_wrong="That is the time between two failures, or half of it, whatever a save costs. A large "
+            "part of what lies between two failures would be lost every time.",
             try_this="Young's formula is between the time to write and the time between failures.",
             variants=[_interval(lambda write, between: between / 2)],
         ),

@@ -553,7 +553,7 @@ ANOTHER_NETWORK = Exercise(
             went_wrong="The network ends in a softmax, as those of `keras.applications` do unless told "
             "otherwise. "
             "Our loss expects logits and applies the softmax itself. Twice is not an error message, it is a "
-            "training that hardly learns: see above.",
+            "training that learns less than it could: see below, where the network is trained.",
             try_this="`classifier_activation=None`",
         ),
         Mistake(
@@ -888,7 +888,8 @@ RECIPE = Exercise(
             a_recipe(losses=lambda wanted, logits: cross_entropy(wanted, tf.nn.softmax(logits))),
             went_wrong="The loss applies a softmax, and what you give it has been through one already: no "
             "class can "
-            "ever become likelier than 1 : 1/e, so the loss cannot fall and gradients are faint.",
+            "ever become more than e times as likely as another, so the loss stays far from 0 and gradients "
+            "are faint.",
             try_this="Hand the model's logits to the loss as they are.",
         ),
         Mistake(

@@ -323,7 +323,7 @@ READ_EFFICIENCY = Exercise(
             lambda one, many, workers: steady(one) / steady(many),
             went_wrong=lambda case, seen, expected: (
                 "You compare the seconds of a step. That is right only where every worker keeps its batch; "
-                f"{case['about']} here it gives {seen[EFFICIENCY]:.2f} instead of {expected[EFFICIENCY]:.2f}."
+                f"for “{case['about']}” it gives {seen[EFFICIENCY]:.2f}, not {expected[EFFICIENCY]:.2f}."
                 if case["one"]["global batch"] * case["workers"] != case["many"]["global batch"]
                 else "You compare the seconds of a step. In another case the global batch does not grow with "
                 "the workers, and a speed-up above the number of workers comes out."

@@ -385,7 +385,7 @@ cu.check("09.batch_norm", batch_norm)
 # %% [markdown]
 # ## Exercise 09.2 · A mask of its own for each replica
 #
-# `tf.nn.experimental.stateless_dropout` draws its mask from two whole numbers, and from nothing else. Return these two. Each replica shall have its own mask in each step, no mask shall come twice however many steps and replicas there are, another `seed` shall give other masks, and the same arguments must always give the same mask. About 1 line.
+# `tf.nn.experimental.stateless_dropout` draws its mask from two whole numbers, and from nothing else. Return these two. Each replica shall have its own mask in each step, no mask shall come twice however many steps there are, on up to a thousand replicas, another `seed` shall give other masks, and the same arguments must always give the same mask. About 1 line.
 
 
 # %% tags=["exercise"] exercise_id="09.mask_seed"

@@ -392,7 +392,7 @@ for name, (model, optimizer) in restored.items():
 # %% [markdown]
 # ## A model that is ready
 #
-# For a *model* Keras 3 has two formats, and both are files: `.keras`, with everything, and `.weights.h5`. A name without an ending used to mean a folder; no longer. Both know the optimizer, too, but look closely.
+# For a *model* Keras 3 writes files: `.keras`, with everything, and `.weights.h5`. (`.h5`, which the message below names too, is the old format.) A name without an ending used to mean a folder; no longer. Both know the optimizer, too, but look closely.
 
 # %%
 trained, optimizer = restored["a plain model"]
@@ -489,7 +489,7 @@ for name, difference in fit_apart.items():
 #
 # `BackupAndRestore` brought back weights, optimizer and the number of the epoch. With a fixed order that is all there is. But the shuffled dataset was made anew, and began with the order of the *first* epoch, in silence.
 #
-# `cu.checkpoints.Checkpoints` is this lesson as a class. `restore()` says how many steps are done *before* you make the data, and checks that all workers found the same. There is one more reason for it: `BackupAndRestore` overwrites its only file, and a kill in that moment, or between two workers' backups, leaves what does not fit together.
+# `cu.checkpoints.Checkpoints` is this lesson as a class. `restore()` says how many steps are done *before* you make the data, and checks that all workers found the same. There is one more reason for it: `BackupAndRestore` overwrites its weights in place and notes the epoch in a second file. A kill between the two, or between two workers' backups, leaves what does not fit together.
 
 # %% [markdown]
 # ## What must be true now

@@ -80,7 +80,7 @@ cu.plots.show(
         [view[..., 0] for view in views], ["evaluation", *["training"] * 6]
     ),
     alt="An ankle boot as an evaluation sees it, whole but for the rim, and six random "
-    "crops of it, as small as a tenth of the picture, stretched to the same size.",
+    "crops of it, of different sizes and places, stretched to the same size.",
 )
 
 # %% [markdown]
@@ -88,7 +88,7 @@ cu.plots.show(
 #
 # ## Exercise 12.1 · A sum that fits
 #
-# A residual block adds what came in to what two 3 × 3 convolutions (the first with the `stride`) make of it. Normalise after every convolution, over *all* replicas; ReLU in between and after the sum. Where shapes differ, a 1 × 1 convolution **projects** what came in. Input and output are Keras' symbolic tensors. About 9 lines.
+# A residual block adds what came in to what two padded 3 × 3 convolutions (the first with the `stride`) make of it. Normalise after every convolution, over *all* replicas; ReLU in between and after the sum. Where shapes differ, a 1 × 1 convolution **projects** what came in. Input and output are Keras' symbolic tensors. About 9 lines.
 
 
 # %% tags=["exercise"] exercise_id="12.residual_block"
@@ -148,15 +148,10 @@ cu.check("12.another_network", another_network)
 
 
 # %%
-def from_keras(name, size):
-    model = getattr(keras.applications, name)(
-        input_shape=(size, size, 3), weights=None, classifier_activation=None
-    )
-    return cu.models.synchronise_batch_norm(model)
-
-
 for name in ("MobileNetV3Small", "EfficientNetB0"):
-    stepped[name] = one_step(lambda size, name=name: from_keras(name, size), size=96)
+    stepped[name] = one_step(
+        lambda size, name=name: cu.models.application(name, size), size=96
+    )
 for name, (weights, loss, _) in stepped.items():
     print(f"{name:18} {weights:>11,} weights · first loss {loss:.2f}")
 
@@ -325,7 +320,7 @@ cu.plots.show(
 )
 
 # %% [markdown]
-# Left, four replicas normalise by four different means: four slightly different networks, and no longer the training of one device. The more pictures a replica has, the closer the means come, and with 64 photographs a replica many leave it at that: synchronising costs three small all-reduces a layer. With a few pictures it is worth them.
+# Left, four replicas normalise by four different means: four slightly different networks, and no longer the training of one device. The more pictures a replica has, the closer the means come, and with 64 photographs a replica many leave it at that: synchronising costs three small all-reduces a layer forwards, and more backwards. With a few pictures it is worth them.
 #
 # ## Looking without touching
 #

@@ -52,7 +52,7 @@ for dtype in ("float32", "float16", "bfloat16"):
 #
 # ## Fewer numbers
 #
-# The bolder idea, *top-k*: send only the few largest numbers, each with its place, and treat the rest as zero. With one number in a hundred, at 8 bytes each, that is a fiftieth of the bytes.
+# The bolder idea, *top-k*: send only the few largest numbers, each with its place, and treat the rest as zero. With one number in a hundred, at 8 bytes each, that is a fiftieth of the bytes, between two workers. (Among n each needs n−1 such messages: with 100 workers nothing is saved.)
 #
 # ### Predict
 #
@@ -201,18 +201,18 @@ cu.plots.show(
 # %% [markdown]
 # ## Does it still learn?
 #
-# Left against the steps, right against what these steps have sent. The 16-bit curves cannot be told from float32. Top-k starts more slowly, since what it keeps comes late, and then joins them. **The forgetful one stays behind**: what it did not send is lost. For the same bytes, top-k takes about fifty steps where float32 takes one.
+# Left against the steps, right against what these steps have sent. The 16-bit curves cannot be told from float32. Top-k starts more slowly, since what it keeps comes late, and then joins them. **The forgetful one stays behind**: what it did not send is lost. For the same bytes, top-k takes about fifty steps between two workers where float32 takes one.
 #
-# ## What is *not* compression
+# ## Is that compression?
 #
 # Which of these sends fewer bytes than float32? Decide before you run the cell: **(a)** the policy `mixed_bfloat16`, which computes in 16 bits; **(b)** gradients summed in float16 and then handed to `optimizer.apply`.
 
 # %%
-not_compressed = {
+candidates = {
     "mixed_bfloat16": {"way": Cast("float32"), "dtype": "mixed_bfloat16"},
     "float16 + apply": {"way": Cast("float16"), "apply": lambda o, g, w: o.apply(g, w)},
 }
-policies = quiet.run(measure, not_compressed, steps=3)[0]
+policies = quiet.run(measure, candidates, steps=3)[0]
 for name, cost in (fast | policies).items():
     print(f"{name:18} {cost.megabytes / fast['float32'].megabytes:5.2f} of the bytes")
 

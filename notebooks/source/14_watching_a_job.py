@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 14 · What is my job doing?
 #
-# Three workers train one model, and it is slow. The log says so: so many examples a second, on every worker the same. Which of them is it that slows down the others? And with what: its processor, or its input?
+# Three workers train one model, and it is slow. The log says so: too few examples a second. Which of them is it that slows down the others? And with what: its processor, or its input?
 #
 # **After this lesson** you can tell where the time of a step goes on each worker, find the one that all others wait for, read a profile of several workers in TensorBoard, and stop all workers at the same step.
 #
@@ -366,7 +366,7 @@ for number, (epochs, means, _) in enumerate(together):
 #
 # ## Exercise 14.1 · A report of each worker
 #
-# Return a callback for `fit` on this `worker`, which has so many `examples` in a step. After each epoch it appends to its `rates` how many examples per second this worker had in the steps of that epoch: all their examples by all their seconds (`time.perf_counter`, from `on_train_batch_begin` to `on_train_batch_end`), without the very first step of the training. On worker 0 alone it also appends `self.model.metrics[0].result()`, a distributed metric, to its `values`, which stay empty elsewhere. About 22 lines.
+# Return a callback for `fit` on the worker of this number, which trains on `examples` examples in each step. After each epoch it appends to its `rates` how many examples per second this worker had in the steps of that epoch: all their examples by all their seconds (`time.perf_counter`, from `on_train_batch_begin` to `on_train_batch_end`), without the very first step of the training. On worker 0 alone it also appends `self.model.metrics[0].result()`, a distributed metric, to its `values`, which stay empty elsewhere. About 22 lines.
 
 
 # %% tags=["exercise"] exercise_id="14.worker_report"

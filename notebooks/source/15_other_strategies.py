@@ -101,7 +101,7 @@ from_one_device = {
 from_one_device
 
 # %% [markdown]
-# All four end with the same weights, up to the rounding of a float32. They differ in *where* things are, and in nothing that the training can see.
+# All four end with the same weights, up to the rounding of a float32. They differ in *where* things are, and in nothing that the weights can tell.
 #
 # ## TPUs: the same idea, another machine
 #
@@ -270,7 +270,7 @@ cu.plots.show(
 # %% [markdown]
 # ## Is the parameter server the faster one?
 #
-# It never waits, so it sounds like it. But look at what travels. S is the size of all variables. For one step of one worker, S is pulled and S is pushed, and **all of it passes one machine**, the ps. In an all-reduce each worker sends and receives 2(n−1)/n · S (lesson 03), however many there are.
+# It never waits, so it sounds like it. But look at what travels. S is the size of all variables. For one step of one worker, S is pulled and S is pushed, and **all of it passes one machine**, the ps. In an all-reduce each worker sends 2(n−1)/n · S and receives as much (lesson 03): never more than 2 S each way, however many there are.
 #
 # ### Predict
 #
@@ -307,7 +307,7 @@ cu.plots.show(
 # %% [markdown]
 # (All tasks of such a job get the *chief's* address book, so the proxy that counts books what travels between worker and ps under "chief".)
 #
-# With 8 workers 16 S pass the ps, and 3.5 S each worker of an all-reduce. More parameter servers share the load out, and cost machines. **On equal, reliable machines, the synchronous strategy is the faster one, and the exact one.**
+# With 8 workers 16 S pass the ps, and 3.5 S each worker of an all-reduce. More parameter servers share the load out, and cost machines. **On equal, reliable machines the synchronous strategy moves less through its busiest machine, so it is the faster one where the network decides; and it is the exact one.**
 #
 # ## A slow worker
 #
@@ -462,7 +462,7 @@ cu.check("15.run_steps", run_steps)
 #
 # Reasons: **1** no machine carries more than another · **2** nobody waits, and a lost worker costs one step · **3** one process reaches all devices · **4** the variables exist once, on the host · **5** the result does not depend on who was faster
 #
-# A strategy and a reason for each, such as `"A": ("TPUStrategy", 2)`. 5 lines.
+# A strategy and a reason each, no reason twice, such as `"A": ("TPUStrategy", 2)`. 5 lines.
 
 # %% tags=["exercise"] exercise_id="15.my_choice"
 my_choice = None
