@@ -643,8 +643,8 @@ SUM_OR_MEAN = Exercise(
                 lambda correct, seen, all_reduce: correct // max(seen, 1),
                 lambda correct, seen, all_reduce: int(all_reduce("SUM", correct) / all_reduce("SUM", seen)),
             ],
-            went_wrong="An accuracy lies between 0 and 1, and `//` (or `int`) drops all behind the point: "
-            "only whole numbers are left.",
+            went_wrong="An accuracy lies between 0 and 1, and `//` (or `int`) drops what is after the "
+            "decimal point: only whole numbers are left.",
             try_this="Divide with `/`: add up both counts first, divide last.",
         ),
         Mistake(
@@ -770,8 +770,8 @@ BYTES_PER_WORKER = Exercise(
             ],
             went_wrong=lambda case, seen, expected: (
                 f"You get {seen[SENT] / case['size']:g} × the array where it should be "
-                f"{expected[SENT] / case['size']:g} ×: `//` drops what is behind the point, and what is left "
-                "is a whole number of arrays."
+                f"{expected[SENT] / case['size']:g} ×: `//` drops what is after the decimal point, and what "
+                "is left is a whole number of arrays."
             ),
             try_this="Use `/`, or divide last: `… * array_bytes // workers`.",
         ),

@@ -178,7 +178,7 @@ TRAIN_STEP = Exercise(
         "Forward inside a `tf.GradientTape`, gradients outside of it, then let the optimizer apply them. "
         "Return what this replica contributes to the loss.",
         "The model gives logits: `tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)` gives the "
-        "loss of each example. How lesson 04 made one number of them is `training.average_loss`.",
+        "loss of each example. Make one number of them as in lesson 04: their sum, over the *global* batch.",
         "`optimizer.apply(gradients, model.trainable_variables)` sums the gradients over the replicas "
         "before it changes the weights. You need no all-reduce of your own.",
     ],
@@ -461,7 +461,7 @@ RUN_EPOCHS = Exercise(
             went_wrong=lambda case, seen, expected: (
                 f"Every epoch saw the same first {case['steps']} batches. The dataset does not end with your "
                 "epoch: one iterator goes on where the last epoch stopped. (Ending an iterator of a "
-                "distributed dataset can also cost seconds, as you saw above.)"
+                "distributed dataset can also cost seconds, as you will see below.)"
             ),
             try_this="Call `iter(dataset)` once, before the first epoch.",
         ),
@@ -822,7 +822,7 @@ TRAIN_AND_RESTORE = Exercise(
         Mistake(
             "saved only at the end",
             some_training(saves=lambda epoch, epochs: epoch == epochs),
-            went_wrong="You save once, after the last epoch. Who is interrupted before that has nothing.",
+            went_wrong="You save once, after the last epoch. Whoever is interrupted before that has nothing.",
             try_this="Save after every second epoch, and at the end.",
         ),
         Mistake(
@@ -845,7 +845,7 @@ TRAIN_AND_RESTORE = Exercise(
             "saved without the optimizer",
             some_training(what=lambda model, optimizer: {"model": model}),
             went_wrong="The weights are saved and restored as they should. But the checkpoints do not have "
-            "the optimizer: who goes on from there begins with its step counter, and its momentum, at 0.",
+            "the optimizer: whoever goes on from there begins with its step counter and momentum at 0.",
             try_this="`tf.train.Checkpoint(model=model, optimizer=optimizer)`",
             variants=[
                 some_training(

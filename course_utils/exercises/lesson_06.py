@@ -230,7 +230,11 @@ LEARNING_RATE = Exercise(
         Mistake(
             "off by one at the end",
             a_rate(done=lambda step, warmup, total: (step - warmup) / (total - warmup - 1)),
-            went_wrong="Your rate is 0 one update early: that update changes nothing.",
+            went_wrong=lambda case, seen, expected: (
+                "Your rate is 0 one update early: that update changes nothing."
+                if seen[LAST] < expected[LAST]
+                else f"At `total_steps` your rate is still {seen[END]:.2g}: your cosine ends too late."
+            ),
             try_this="The cosine takes `total_steps - warmup_steps` steps.",
             variants=[a_rate(done=lambda step, warmup, total: (step - warmup) / (total - warmup + 1))],
         ),

@@ -68,7 +68,7 @@ print(strategy.num_replicas_in_sync, "replicas")
 #
 # ## What each replica holds
 #
-# A variable made inside `strategy.scope()` is a **mirrored variable**: it has one copy on each replica, and the strategy keeps the copies equal.
+# A variable made inside `strategy.scope()` is a **mirrored variable**: it has one copy on each replica. All copies start equal.
 
 # %% tags=["stable"]
 with strategy.scope():
@@ -188,7 +188,7 @@ cu.plots.show(
 # | device | a place that computes: GPU, TPU core, (virtual) CPU | `tf.config.list_logical_devices()` |
 # | replica | one copy of the model, on one device | `strategy.num_replicas_in_sync` |
 # | worker | one process, with one or more replicas | `strategy.cluster_resolver.task_id` |
-# | mirrored variable | a variable with an equal copy on each replica | `strategy.experimental_local_results(v)` |
+# | mirrored variable | one variable, with a copy on each replica | `strategy.experimental_local_results(v)` |
 # | global batch | the examples of one step, over all replicas | replicas × per-replica batch |
 # | data parallelism | the model copied, the data shared out, the gradients added up | |
 #

@@ -3,7 +3,7 @@
 #
 # Data parallelism stands on one promise: every replica works with *the same* weights. The promise is kept by **mirrored variables**: one name in your program, one copy on each device. But who keeps the copies equal? And are all of them equal?
 #
-# **After this lesson** you know what belongs into `scope()` and what `scope()` does not do, you can look at every copy of a variable, and you can say which copies agree, which do not, and whether that matters.
+# **After this lesson** you know what belongs in `scope()` and what `scope()` does not do, you can look at every copy of a variable, and you can say which copies agree, which do not, and whether that matters.
 #
 # *25 minutes · builds on lesson 00 (devices, replicas)*
 

@@ -28,7 +28,7 @@ PER_REPLICA = 64  # images for each replica, in the last experiment
 numbers = tf.data.Dataset.range(36)
 distributed = strategy.experimental_distribute_dataset(
     numbers.batch(16)
-)  # distributed: cuts every batch
+)  # distributed: hands the batches to the replicas
 
 # %% [markdown]
 # ### Predict

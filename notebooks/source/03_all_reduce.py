@@ -124,7 +124,7 @@ for name in workers[0]:
         print(f"{name:6} worker {rank}:", ", ".join(facts))
 
 # %% [markdown]
-# Equal again, in processes that share nothing. Now the last number: to *gather*, a worker sends two arrays, one to each of the others. That was to be expected. But for the **sum, each sends only 1⅓ arrays**, 5.3 MB, and still every one of them knows the whole sum. Which algorithm can do that?
+# Equal again, in processes that share nothing. Now the last number: to *gather*, a worker sends two arrays: everybody's array must reach everybody. That was to be expected. But for the **sum, each sends only 1⅓ arrays**, 5.3 MB, and still every one of them knows the whole sum. Which algorithm can do that?
 
 # %% [markdown]
 # ## Who sends how much?
@@ -153,7 +153,7 @@ cu.plots.show(
 # %% [markdown]
 # Added up, all three send exactly the same, 2(n−1) arrays. **The ring does not send less; it spreads the sending.** Through rank 0 everyone waits for one link, and with every further worker that link has more to carry. On the ring all links work at once.
 #
-# (Replicas in *one* process add up on one device all the same: there is no link between them to wait for.)
+# (The virtual devices of this notebook share one memory, so there they add up on one of them. Several GPUs in one process do have links, which NCCL uses.)
 #
 # The third way first adds up inside each machine, then lets one leader a machine talk to the other leaders.
 

@@ -169,7 +169,7 @@ def show_distances(runs, formulas, reference, alt):
     return distance
 
 
-alt = "Only sum / global batch stays at rounding errors."
+alt = "On several replicas only sum / global batch stays at rounding errors."
 distance = show_distances(runs, FORMULAS, one_device, alt)
 
 # %% [markdown]
@@ -313,7 +313,7 @@ short = train_all(SHORT, batches=eighteen)
 print("loss of the last step, as reported on", ", ".join(COUNTS.values()))
 for name in SHORT:
     print(f"{name:25}", [round(short[name, n]["reported"][-1], 3) for n in COUNTS])
-alt = "Only sum / examples there are stays at rounding errors."
+alt = "On several replicas only sum / examples there are stays at rounding errors."
 short_distance = show_distances(short, SHORT, short["mean of my share", 1], alt)
 
 # %% [markdown]

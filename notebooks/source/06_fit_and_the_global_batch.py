@@ -162,7 +162,7 @@ cu.plots.show(
 # %% [markdown]
 # ## Exercise 06.1 · A learning rate for each update
 #
-# `base_rate` is right for a global batch of 256. Scale it for the batch of all replicas together. From 0 at step 0 rise in equal increments, so that step `warmup_steps` has exactly that peak; then half a cosine down to 0 at `total_steps`, and 0 from there on. Return a float, not a tensor. About 6 lines.
+# `base_rate` is right for a global batch of 256. Scale it for the batch of all replicas together. From 0 at step 0 rise in equal increments, so that step `warmup_steps` (perhaps 0) has exactly that peak; then half a cosine down to 0 at `total_steps`, and 0 from there on. Return a float, not a tensor. About 6 lines.
 
 
 # %% tags=["exercise"] exercise_id="06.learning_rate"
@@ -238,7 +238,7 @@ print(reason.partition(". ")[0])
 #
 # ## Exercise 06.2 · One update from many parts
 #
-# In a loop of your own it takes few lines, and neither trap is there. `parts` is a list of (images, labels): this replica's examples, in parts that need not be equally large. `large_batch` counts the examples of *all* parts on *all* replicas. The model gives logits; the loss is the cross-entropy, averaged over the large batch. Make one update, never hand the model more than one part, and return this replica's share of the loss. About 9 lines.
+# In a loop of your own it takes few lines, and neither trap is there. `parts` is a list of (images, labels): this replica's examples, in parts that need not be equally large. `large_batch` counts the examples of *all* parts on *all* replicas. The model gives logits; the loss is the cross-entropy, averaged over the large batch. Make one update. Never keep more than one part in memory (a tape remembers its part), meet once, and return this replica's share of the loss. About 9 lines.
 
 
 # %% tags=["exercise"] exercise_id="06.accumulate"
@@ -342,7 +342,7 @@ for policy, (weights, hidden, gradients) in in_16_bits.items():
 # %% [markdown]
 # **Mixed precision saves no byte.** It computes in 16 bits, which GPUs and many CPUs do faster, and keeps activations at half the size. But the *weights* stay float32, and so do their gradients: that is what "mixed" means, and gradients are what travels. To send less you have to compress on purpose (lesson 13).
 #
-# **Accumulation saves traffic**: a quarter, for a quarter of the meetings. But those are a quarter of the updates too.
+# **Accumulation saves traffic**: a quarter of the bytes is left, since the replicas meet a quarter as often. But those are a quarter of the updates too.
 #
 # ## Why float16 needs loss scaling
 #
@@ -483,7 +483,7 @@ print(complaint)
 # %% [markdown]
 # Memory and file hold the best epoch, the log has every epoch. Without `restore_best_weights` you keep the last.
 #
-# And a trap: that callback wants a *number*, Keras' schedules give *tensors*. (`WarmupCosine` gives a float to who comes with a Python number.)
+# And a trap: that callback wants a *number*, Keras' schedules give *tensors*. (`WarmupCosine` returns a float when it is called with a Python number.)
 #
 # ## Exercise 06.3 · Stop early, keep the best
 #

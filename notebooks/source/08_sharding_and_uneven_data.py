@@ -331,7 +331,7 @@ cu.plots.show(
 )
 
 # %% [markdown]
-# Both end. **The most** sees everything, and the small shares twice. **The fewest** sees nothing twice and leaves records out. There is no third way: that would need even shares. So cut data into *many* files of *equal* size.
+# Both end. **The most** sees everything, and the small shares twice. **The fewest** sees nothing twice and leaves records out. With a *full* batch for everybody in every step there is no third way. So cut data into *many* files of *equal* size.
 #
 # ## On demand: the tf.data service
 #
@@ -412,7 +412,7 @@ cu.plots.show(
 # %% [markdown]
 # ## Exercise 08.1 · Shard by hand
 #
-# Write the function for `distribute_datasets_from_function`. `records` is a dataset of single records, equal on all workers; `global_batch` counts for all replicas of all workers. Return this worker's part: all workers together get each record exactly once, nobody gets more than one record more than another, well shuffled and anew in every epoch (records, not batches), in batches for one replica. About 3 lines.
+# Write the function for `distribute_datasets_from_function`. `records` is a dataset of single records, equal on all workers; `global_batch` counts for all replicas of all workers. Return this worker's part: all workers together get each record exactly once, nobody gets more than one record more than another (the first workers do), well shuffled and anew in every epoch (records, not batches), in batches for one replica. About 3 lines.
 
 
 # %% tags=["exercise"] exercise_id="08.my_share"
