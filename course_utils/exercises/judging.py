@@ -62,7 +62,7 @@ def judge(exercise: Exercise, records: list[dict], seed: int = LEARNER_SEED) -> 
         return _not_attempted(exercise)
     cases = cases_of(exercise, seed)
     records = [*records[: len(cases)], *[NOTHING] * (len(cases) - len(records))]
-    expected = _expected(exercise, seed)
+    expected = expected_of(exercise, seed)
     right = [_is_right(exercise, *each) for each in zip(records, expected, strict=True)]
     if all(right):
         return Verdict(exercise, Outcome.PASSED, message=_praise(len(cases)))
@@ -70,8 +70,8 @@ def judge(exercise: Exercise, records: list[dict], seed: int = LEARNER_SEED) -> 
 
 
 @functools.lru_cache(maxsize=256)
-def _expected(exercise, seed):
-    """The right results of the cases of a seed; computed once, be it for a hundred answers."""
+def expected_of(exercise: Exercise, seed: int) -> tuple:
+    """The right results of the cases of a seed, as plain data; computed once, be it for a hundred answers."""
     return tuple(plain(exercise.expected(case)) for case in cases_of(exercise, seed))
 
 

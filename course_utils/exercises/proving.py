@@ -7,10 +7,10 @@ from typing import Any
 
 from course_utils.errors import ExerciseError
 from course_utils.exercises import attempt
-from course_utils.exercises.judging import ODD_FORM, judge, known_wrong_record
+from course_utils.exercises.judging import ODD_FORM, expected_of, judge, known_wrong_record
 from course_utils.exercises.model import Exercise, Outcome
 from course_utils.exercises.observing import LEARNER_SEED, NOT_ATTEMPTED, cases_of, observe
-from course_utils.exercises.plain import plain, same
+from course_utils.exercises.plain import same
 
 # How many wrong answers the exercises of a lesson must recognise, at least.
 FEWEST_MISTAKES = {"00": 2, "01": 3, "03": 3}
@@ -127,13 +127,13 @@ def _of_mistakes(exercise, seed) -> Iterator[str]:
             who = f"{exercise.id}, seed {seed}: the mistake {mistake.name!r} (answer {variant})"
             if verdict.passed or verdict.mistake != mistake.name or NOT_ATTEMPTED in records:
                 yield f"{who} should fail as itself.\n{verdict!r}"
-            yield from (f"{who} {fault}" for fault in _faults_of_words(exercise, mistake, cases, records))
+            yield from (f"{who} {fault}" for fault in _faults_of_words(exercise, mistake, seed, records))
 
 
-def _faults_of_words(exercise, mistake, cases, records):
+def _faults_of_words(exercise, mistake, seed, records):
     """The explanation has to work for every case that the mistake gets wrong: any may be the first."""
-    for case, record in zip(cases, records, strict=True):
-        expected = plain(exercise.expected(case))
+    cases = cases_of(exercise, seed)
+    for case, record, expected in zip(cases, records, expected_of(exercise, seed), strict=True):
         if record["kind"] == "value" and not same(record["value"], expected, exercise.tolerance):
             try:
                 mistake.explained(case, record["value"], expected)

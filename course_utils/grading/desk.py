@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from course_utils.exercises import catalogue
+from course_utils.exercises.model import Exercise
 from course_utils.grading import answers, verdicts
 from course_utils.grading.model import Answer, Raw, Result
 
@@ -54,10 +55,13 @@ class Desk:
         seconds *= ALONE if alone else 1
         job = {"exercise": exercise_id, "seed": self.seed, "token": token, "seconds": seconds}
         raw = self.runner.run({**job, "program": program.to_json()}, seconds + OVERHEAD)
+        return answers.flagged(self.judged(exercise, answer, raw, token, program.missing), program)
+
+    def judged(self, exercise: Exercise, answer: Answer, raw: Raw, token: str, missing=()) -> Result:
+        """The result, from what a job with that token gave back; one at a time over all threads."""
         with _judging:
             _get_ready()
-            result = verdicts.verdict(exercise, answer, raw, self.seed, token, program.missing)
-        return answers.flagged(result, program)
+            return verdicts.verdict(exercise, answer, raw, self.seed, token, missing)
 
 
 _judging = threading.Lock()  # known wrong answers run in this process, and TensorFlow is one for all

@@ -15,7 +15,6 @@ import itertools
 import json
 import secrets
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ from rich.table import Table
 from course_utils import devices
 from course_utils.exercises import all_exercises, find, reference_source
 from course_utils.exercises.model import Exercise
-from course_utils.grading import examining, stripping, verdicts
+from course_utils.grading import examining, stripping
 from course_utils.grading.desk import DEVICES, OVERHEAD, PATIENCE, Desk
 from course_utils.grading.model import Answer, Ended, Result
 from course_utils.grading.runner import Runner
@@ -138,16 +137,9 @@ def _examined(runner, exercise, seed, group) -> list[Verdict]:
     job = {"exercise": exercise.id, "seed": seed, "token": token, "seconds": seconds, "group": group}
     raw = runner.run(job, seconds * len(group) + OVERHEAD)
     texts = json.loads(raw.text) if raw.ended is Ended.FINISHED else [raw.text] * (len(group) == 1)
-    with _judging:
-        devices.simulate(DEVICES)
-        results = [
-            verdicts.verdict(exercise, Answer(exercise.id, "…"), replace(raw, text=text), seed, token)
-            for text in texts
-        ]
+    desk, answer = Desk(runner, seed), Answer(exercise.id, "…")
+    results = [desk.judged(exercise, answer, replace(raw, text=text), token) for text in texts]
     return [Verdict(exercise, seed, which, result) for which, result in zip(group, results, strict=False)]
-
-
-_judging = threading.Lock()  # as at the desk: TensorFlow is one for all threads of this process
 
 
 def _every(exercise) -> Iterator[Which]:
