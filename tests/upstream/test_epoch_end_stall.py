@@ -2,23 +2,25 @@
 
 from upstream_matrix import alone
 
-A_STALL = 0.15  # seconds; without a stall an iterator ends in a few milliseconds
-ENOUGH, MOST = 12, 100  # stalls to be seen without the cure; pairs at most
+# Seconds. The forgotten thread sleeps 10 ms, then twice as long each time: at this age it has slept 1.27 s in
+# all, and has just begun on 1.28 s. Without a stall an iterator ends in about 10 ms.
+AGE, A_STALL = 1.4, 0.4
+ENOUGH, MOST = 8, 40  # stalls to be seen without the cure; pairs at most
 
 
 def test_the_cure_takes_the_stall_away():
-    """Pairs of iterators, with and without the cure, until twelve of those without have stalled.
+    """Pairs of iterators, with and without the cure, until eight of those without have stalled.
 
     Whether an iterator stalls is a matter of chance, so a fixed number of them could show anything. A busy
-    machine may hold up one of either kind now and then, hence one in three. Were the cure none, as many
+    machine may hold up one of either kind now and then, hence one in four. Were the cure none, as many
     would stall with it as without.
     """
-    cured, stalled = alone(count_stalls, A_STALL, ENOUGH, MOST, devices=2)
+    cured, stalled = alone(count_stalls, AGE, A_STALL, ENOUGH, MOST, devices=2)
     assert stalled == ENOUGH, "The stall did not occur without the cure: is it still needed?"
-    assert cured <= stalled / 3
+    assert cured <= stalled / 4
 
 
-def count_stalls(a_stall, enough, most):
+def count_stalls(age, a_stall, enough, most):
     """How many iterators stalled at their end, of equally many: (with the cure, without it)."""
     import threading
     import time
@@ -29,7 +31,10 @@ def count_stalls(a_stall, enough, most):
 
     one_device = tf.distribute.ReductionToOneDevice()
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=one_device)
-    data = strategy.experimental_distribute_dataset(tf.data.Dataset.range(16).batch(4))
+    # The reader's own pipeline has such a thread, too: there a public option is the cure.
+    own = tf.data.Options()
+    own.autotune.enabled = False
+    data = strategy.experimental_distribute_dataset(tf.data.Dataset.range(16).batch(4).with_options(own))
 
     def started(cure):
         (epoch_end_stall.enable if cure else epoch_end_stall.disable)()
@@ -48,9 +53,7 @@ def count_stalls(a_stall, enough, most):
     stalls = {True: 0, False: 0}
     for pair in range(most):
         running = [(cure, [started(cure)]) for cure in ((True, False) if pair % 2 else (False, True))]
-        threading.Event().wait(
-            0.35
-        )  # the thread that nobody wakes sleeps longer the longer it has been there
+        threading.Event().wait(age)
         for cure, iterator in running:
             stalls[cure] += seconds_to_end(iterator) > a_stall
         if stalls[False] == enough:
