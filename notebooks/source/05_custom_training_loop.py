@@ -27,7 +27,7 @@ profile = "laptop"
 # `laptop` is over in less than a minute. `full` takes all 60,000 images and ten epochs: minutes instead, and you have a model to keep. Nothing else differs.
 
 # %%
-SIZES = {"laptop": (9_000, 2_000, 3), "full": (60_000, 10_000, 10)}
+SIZES = {"laptop": (6_000, 2_000, 3), "full": (60_000, 10_000, 10)}
 images, tests, epochs = SIZES[profile]
 BATCH = 128  # the *global* batch: what all replicas together see in one step
 cu.devices.simulate(4)
@@ -106,7 +106,7 @@ def make_job(replicas, rate, dtype, batch_size):
 
 
 # %%
-def twenty_steps(replicas, rate=0.1, dtype="float32", batch_size=64):
+def twenty_steps(replicas, rate=0.1, dtype="float32", batch_size=32):
     """The weights after each of 20 steps, and how often the step was traced."""
     strategy, model, step = make_job(replicas, rate, dtype, batch_size)
     dataset = cu.training.training_data(train, batch_size, seed=1)
@@ -184,7 +184,7 @@ for steps in (10, 20, 30):
 print(len(seen_by_python), "traces for", seen_by_python)
 
 # %% [markdown]
-# Every new *Python* number is traced again; all tensors of one shape and type share a trace. A trace costs many steps. Hand numbers that change over as tensors.
+# Every new *Python* number is traced again; all tensors of one shape and type share a trace. A trace costs many steps. Numbers that change belong into tensors.
 #
 # ## The whole epoch in one graph
 #
@@ -312,7 +312,7 @@ print(*told, sep="\n")
 #
 # ## The whole job
 #
-# Two replicas, Adam with a cosine schedule, and metrics, made in the scope too: each replica counts its own examples, and reading adds the counts up. The test data pass through the replicas as well. Their last batch is short, and that is fine: metrics count examples, not batches.
+# Two replicas, Adam with a cosine schedule, and metrics, made in the scope too: each replica counts its own examples, and reading adds the counts up. Test data pass through the replicas too, with `training=False`: a step returns nothing, it only counts. A short last batch does no harm.
 
 # %%
 train_steps = cu.training.steps_for(train, BATCH)
@@ -328,23 +328,25 @@ with strategy.scope():
     test_accuracy = keras.metrics.SparseCategoricalAccuracy()
 on_a_replica = cu.training.train_step(model, optimizer, BATCH, train_accuracy)
 train_epoch = make_epoch(strategy, on_a_replica)
-evaluate = cu.training.evaluation_function(
-    strategy, cu.training.evaluation_step(model, test_loss, test_accuracy)
-)
 
 
-def forever(dataset):
-    """One iterator for all epochs."""
-    return iter(strategy.experimental_distribute_dataset(dataset))
+def count_examples(images, labels):
+    """One replica adds its share of a test batch to the metrics."""
+    logits = model(images, training=False)
+    test_loss.update_state(cu.training.per_example_loss(labels, logits))
+    test_accuracy.update_state(labels, logits)
 
 
-train_batches = forever(cu.training.training_data(train, BATCH))
-test_batches = forever(cu.training.evaluation_data(test, BATCH))
+@tf.function
+def evaluate(batches, steps):
+    for _ in tf.range(steps):
+        strategy.run(count_examples, args=next(batches))
+
 
 # %% [markdown]
 # ### An epoch, its line, its checkpoint
 #
-# A checkpoint every second epoch **and at the end**. With `if epoch % 2 == 0` alone, an odd number of epochs would lose the last one: the best model, usually.
+# Metrics go on counting until they are told to begin anew: `reset_state`, *before* each epoch. A checkpoint comes every second epoch **and at the end**. With `if epoch % 2 == 0` alone, an odd number of epochs would lose the last one: the best model, usually.
 
 
 # %%
@@ -360,6 +362,9 @@ def one_epoch(number):
     return cu.training.Epoch(number, float(loss), *results, spent, train_steps * BATCH)
 
 
+distributed = strategy.experimental_distribute_dataset
+train_batches = iter(distributed(cu.training.training_data(train, BATCH)))
+test_batches = iter(distributed(cu.training.evaluation_data(test, BATCH)))
 folder = tempfile.TemporaryDirectory()
 checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
 save_after = {*range(2, epochs + 1, 2), epochs}

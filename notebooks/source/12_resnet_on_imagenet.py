@@ -28,7 +28,7 @@ profile = "laptop"
 # %%
 cu.plots.style()
 cu.devices.simulate(4)
-images, tests, epochs = {"laptop": (6_144, 2_000, 3), "full": (59_904, 10_000, 5)}[
+images, tests, epochs = {"laptop": (4_096, 2_000, 3), "full": (59_904, 10_000, 5)}[
     profile
 ]
 data = cu.datasets.fashion_mnist().first(images, tests)
@@ -274,7 +274,7 @@ apart = {
 for name, difference in apart.items():
     print(f"after 4 steps {name} are {difference:.1e} apart from 1 device")
 
-FLOOR = {"laptop": 0.79, "full": 0.88}[profile]
+FLOOR = {"laptop": 0.72, "full": 0.88}[profile]
 top1 = {name: [epoch.top1 for epoch in epochs] for name, (_, epochs) in runs.items()}
 cu.plots.show(
     cu.plots.accuracy_curves(top1, FLOOR, title="One recipe, three kinds of cluster"),

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.verdicts 20 [--seeds 3 7] [--only 04 08.one_file]`: is every verdict right?
+"""`python -m tests.benchmarks.verdicts 20 [--only 04 08.one_file] [--record FILE]`: is every verdict right?
 
 For every exercise and seed, through the whole desk (sandbox, text, judge): the reference as source and each
 answer in `also_right` must earn full points; each known wrong answer none. Wrong answers that fail under the
@@ -8,9 +8,13 @@ The reference is handed in as a learner would, as source. The others are lambdas
 exercises: they are taken from there inside the sandbox, a group of them in one, since a new process costs
 more than most of them. A verdict that comes out wrong so, and every one of a group that did not come to its
 end, is told once more in a sandbox of its own, as each answer of a class has one: that one counts.
+
+The whole takes hours on a laptop. With `--record` it may be stopped and called again: verdicts are kept in
+the file, and one that is there is not told again unless something has changed that could change it.
 """
 
 import argparse
+import contextlib
 import itertools
 import json
 import secrets
@@ -20,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -31,6 +36,7 @@ from course_utils.grading import examining, stripping
 from course_utils.grading.desk import DEVICES, OVERHEAD, PATIENCE, Desk
 from course_utils.grading.model import Answer, Ended, Result
 from course_utils.grading.runner import Runner
+from course_utils.grading.store import version
 from tests.benchmarks.measure import console
 
 # "right" or "wrong", the number of the answer, the variant; None: as source
@@ -45,26 +51,63 @@ class Verdict:
     exercise: Exercise
     seed: int
     which: Which
-    result: Result
+    outcome: str
+    points: float
+    mistake: str | None
+    message: str
+
+    @classmethod
+    def of(cls, exercise: Exercise, seed: int, which: Which, told: Result) -> "Verdict":
+        """The verdict of a result of the desk's."""
+        return cls(exercise, seed, which, told.outcome, told.points, told.mistake, told.message)
 
     @property
     def is_wrong(self) -> bool:
         """Whether a right answer did not get full points, or a wrong one got any."""
         due = 0 if self.which and self.which[0] == "wrong" else self.exercise.points
-        return self.result.points != due
+        return self.points != due
 
     @property
     def is_misnamed(self) -> bool:
         """Whether a wrong answer failed under another name than its own."""
         if not self.which or self.which[0] == "right":
             return False
-        return self.result.mistake != self.exercise.mistakes[self.which[1]].name
+        return self.mistake != self.exercise.mistakes[self.which[1]].name
 
     def __str__(self) -> str:
         who = "reference" if self.which is None else " ".join(map(str, self.which))
-        told = self.result
-        said = f"{told.outcome}, {told.points:g} points, mistake {told.mistake!r}: {told.message[:150]}"
+        said = f"{self.outcome}, {self.points:g} points, mistake {self.mistake!r}: {self.message[:150]}"
         return f"{self.exercise.id}, seed {self.seed}, {who}: {said}"
+
+
+_KEPT = ["which", "outcome", "points", "mistake", "message"]
+
+
+class Record:
+    """Verdicts in a file, a line of JSON for each exercise and seed; without a file, none are kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path, self.found = path, 0
+        lines = path.read_text().splitlines() if path and path.exists() else []
+        self._kept = {}
+        for line in lines:
+            with contextlib.suppress(ValueError):  # a line that was being written when the run was stopped
+                line = json.loads(line)
+                self._kept[line["code"], line["exercise"], line["seed"]] = line["verdicts"]
+
+    def of(self, exercise: Exercise, seed: int) -> list[Verdict]:
+        """The verdicts that the same code told earlier; empty where there are none."""
+        kept = self._kept.get((version(exercise.lesson), exercise.id, seed), [])
+        self.found += len(kept)
+        return [Verdict(exercise, seed, which and tuple(which), *told) for which, *told in kept]
+
+    def keep(self, exercise: Exercise, seed: int, verdicts: list[Verdict]) -> None:
+        """Write them down."""
+        if self.path:
+            told = [[getattr(verdict, part) for part in _KEPT] for verdict in verdicts]
+            line = {"code": version(exercise.lesson), "exercise": exercise.id, "seed": seed, "verdicts": told}
+            with self.path.open("a") as file:
+                file.write(json.dumps(line) + "\n")
 
 
 def prepare(job: dict[str, Any]) -> Callable[[], str]:
@@ -88,12 +131,18 @@ def main(arguments: list[str]) -> int:
     """0 if no verdict was wrong."""
     options = _parser().parse_args(arguments)
     chosen = [e for e in all_exercises() if not options.only or e.id.startswith(tuple(options.only))]
-    started, told = time.monotonic(), []
+    started, told, record = time.monotonic(), [], Record(options.record)
     with Runner(jobs=options.jobs, entry=f"{__spec__.name}:prepare") as runner:
         for seed in options.seeds or range(options.count):
             for exercise in chosen:
-                told += _tell(exercise, seed, _verdicts(runner, exercise, seed, options.jobs))
+                verdicts = record.of(exercise, seed)
+                if not verdicts:
+                    verdicts = _verdicts(runner, exercise, seed, options.jobs)
+                    record.keep(exercise, seed, verdicts)
+                told += _tell(exercise, seed, verdicts)
     _print_table(told, time.monotonic() - started)
+    if options.record:
+        console.print(f"{record.found} of {len(told)} verdicts were told earlier, by the same code.")
     return int(any(verdict.is_wrong for verdict in told))
 
 
@@ -103,6 +152,9 @@ def _parser():
     parser.add_argument("--seeds", type=int, nargs="+", help="these seeds instead")
     parser.add_argument("--only", nargs="+", default=(), help="lessons or exercises")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--record", type=Path, help="a file that keeps verdicts, so that a run may be stopped"
+    )
     return parser
 
 
@@ -117,7 +169,7 @@ def _verdicts(runner, exercise, seed, jobs) -> list[Verdict]:
 
 def _of_the_reference(runner, exercise, seed) -> Verdict:
     answer = Answer(exercise.id, reference_source(exercise.id))
-    return Verdict(exercise, seed, None, Desk(runner, seed).examine(exercise.id, answer))
+    return Verdict.of(exercise, seed, None, Desk(runner, seed).examine(exercise.id, answer))
 
 
 def _of_group(runner, exercise, seed, group) -> list[Verdict]:
@@ -139,7 +191,7 @@ def _examined(runner, exercise, seed, group) -> list[Verdict]:
     texts = json.loads(raw.text) if raw.ended is Ended.FINISHED else [raw.text] * (len(group) == 1)
     desk, answer = Desk(runner, seed), Answer(exercise.id, "…")
     results = [desk.judged(exercise, answer, replace(raw, text=text), token) for text in texts]
-    return [Verdict(exercise, seed, which, result) for which, result in zip(group, results, strict=False)]
+    return [Verdict.of(exercise, seed, which, result) for which, result in zip(group, results, strict=False)]
 
 
 def _every(exercise) -> Iterator[Which]:
