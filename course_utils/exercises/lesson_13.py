@@ -406,6 +406,7 @@ COMPRESS = Exercise(
     points=3,
     length="about 10 lines",
     signature="compress(gradient, left, budget, meet)",
+    slow=True,
     hints=[
         "First add what you have kept: `wanted = gradient + left`. From it, take the numbers of largest "
         "*absolute* value. A number costs 8 bytes: 4 for its value (float32), 4 for its place (int32).",
